@@ -1,0 +1,30 @@
+"""What happened: graphs, events and settings as plain typed values. No device access, no I/O."""
+
+from __future__ import annotations
+
+from .events import CellRef, Event, Source, to_dict
+from .records import CellSummary, Changes, GraphRecord, Snapshot
+from .settings import SettingError, Settings
+from .store import Session
+
+__all__ = [
+    "CellRef",
+    "CellSummary",
+    "Changes",
+    "Event",
+    "GraphRecord",
+    "Session",
+    "SettingError",
+    "Settings",
+    "Snapshot",
+    "Source",
+    "current",
+    "to_dict",
+]
+
+_current = Session()
+
+
+def current() -> Session:
+    """The process's session, which the magics and the inspector show. It records once `attach` was called."""
+    return _current

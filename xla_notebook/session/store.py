@@ -1,0 +1,412 @@
+"""The session: the one place that holds graphs, events and settings.
+
+Reports come from any thread, and from finalizers in the middle of anything, this module's own work
+included. So `report` only puts them into an inbox, and whoever holds the lock takes them out one after
+the other. Nothing here touches the device.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+
+from ..backend import observer
+from ..backend.observer import (
+    Barrier,
+    Donated,
+    DonationRefused,
+    GraphDropped,
+    GraphEvicted,
+    GraphTraced,
+    GraphWarmed,
+    GraphWarming,
+    Report,
+)
+from .events import (
+    CellRan,
+    CellRef,
+    Event,
+    Hazard,
+    HazardKind,
+    SettingChanged,
+    SettingValue,
+    Source,
+    from_report,
+)
+from .records import CellSummary, Changes, GraphRecord, LiveGraph, RunningCell, Snapshot, new_record, retraced
+from .settings import Settings
+from .timeline import Timeline
+
+# A hundred thousand events of a few hundred bytes each keep well under the budget of 64 MB.
+EVENT_CAPACITY = 100_000
+# Records of graphs that are gone. Live ones are never forgotten: their buffers outweigh their records.
+DROPPED_CAPACITY = 200
+SOURCE_CAPACITY = 4_096
+
+
+class Session(observer.Observer):
+    """What happened to graphs and buffers since it was attached. Thread-safe and bounded.
+
+    `live_graphs` gives the backend's cached graphs (they count their runs), `apply` takes each new
+    `Settings` (to the backend), `now_ns` is the clock for what no report dates, `capacity` is the number of
+    events kept.
+    """
+
+    def __init__(
+        self,
+        *,
+        live_graphs: Callable[[], Iterable[LiveGraph]] | None = None,
+        apply: Callable[[Settings], None] | None = None,
+        now_ns: Callable[[], int] = observer.now_ns,
+        capacity: int = EVENT_CAPACITY,
+    ) -> None:
+        self._live_graphs = live_graphs or backend_graphs
+        self._apply = apply
+        self._now_ns = now_ns
+        self._lock = threading.RLock()
+        self._busy = False
+        self._inbox: collections.deque[Report] = collections.deque()
+        self._timeline = Timeline(capacity)
+        self._graphs: dict[int, GraphRecord] = {}
+        self._dropped: collections.deque[int] = collections.deque()
+        self._forgotten: collections.deque[tuple[int, int]] = collections.deque(maxlen=DROPPED_CAPACITY)
+        self._settings = Settings()
+        self._cells: list[RunningCell] = []
+        self._cell_files: dict[str, CellRef] = {}
+        self._sources: dict[tuple[str, int | None], Source] = {}
+        self._barrier: Barrier | None = None
+
+    # ---- what the backend calls
+
+    def attach(self) -> None:
+        """Receive the backend's reports from now on. Attaching twice is the same as once."""
+        observer.attach(self)
+
+    def detach(self) -> None:
+        """Receive no more reports. What was recorded stays."""
+        observer.detach(self)
+
+    def report(self, report: Report) -> None:
+        """Record `report`. Called by the backend, on any thread."""
+        self._inbox.append(report)
+        with self._lock:
+            # Busy on this very thread means that a finalizer reports from within the work below.
+            # Its report waits in the inbox, which everyone empties before looking at anything.
+            if not self._busy:
+                with self._settled():
+                    pass
+
+    # ---- what the notebook calls around cells
+
+    def begin_cell(
+        self, execution_count: int, cell_id: str | None = None, filename: str | None = None
+    ) -> CellRef:
+        """Say that a cell starts. `filename` is what its tracebacks call it; its lines then name the cell.
+
+        Cells may nest (a cell that runs another one). Every call needs its `end_cell`.
+        """
+        cell = CellRef(execution_count, cell_id)
+        runs = {live.graph_id: live.runs for live in self._live_graphs()}
+        with self._settled():
+            if filename is not None:
+                self._know_file(filename, cell)
+            self._cells.append(RunningCell(cell, self._now_ns(), runs))
+        return cell
+
+    def end_cell(self) -> CellSummary | None:
+        """Say that the innermost cell has ended. Returns what it did, or None if no cell was running."""
+        live = list(self._live_graphs())
+        with self._settled():
+            self._take_runs(live)
+            if not self._cells:
+                return None
+            summary = self._cells[-1].summary({graph.graph_id: graph.runs for graph in live}, self._now_ns())
+            if summary.traced or summary.compiled or summary.reused:
+                self._timeline.add(
+                    CellRan(
+                        seq=self._timeline.tick(),
+                        time_ns=summary.ended_ns,
+                        cell=summary.cell,
+                        source=None,
+                        compiled=summary.compiled,
+                        reused=summary.reused,
+                        duration_ns=summary.ended_ns - summary.started_ns,
+                    )
+                )
+            self._cells.pop()
+        return summary
+
+    @contextlib.contextmanager
+    def cell(
+        self, execution_count: int, cell_id: str | None = None, filename: str | None = None
+    ) -> Iterator[CellRef]:
+        """`begin_cell` and `end_cell` around a block."""
+        cell = self.begin_cell(execution_count, cell_id, filename)
+        try:
+            yield cell
+        finally:
+            self.end_cell()
+
+    def name_file(self, filename: str, cell: CellRef) -> None:
+        """Say that lines of `filename` are lines of `cell` (a cell registers its source while it runs)."""
+        with self._settled():
+            self._know_file(filename, cell)
+
+    # ---- what people ask
+
+    def graphs(self) -> list[GraphRecord]:
+        """All graphs in the order of their first trace: live ones, and the last ones that went away."""
+        live = list(self._live_graphs())
+        with self._settled():
+            self._take_runs(live)
+            return list(self._graphs.values())
+
+    def events(self) -> list[Event]:
+        """The events still held, oldest first."""
+        with self._settled():
+            return list(self._timeline.events())
+
+    def snapshot(self) -> Snapshot:
+        """Everything, with the number from which `changes` goes on."""
+        live = list(self._live_graphs())
+        with self._settled():
+            self._take_runs(live)
+            return Snapshot(
+                seq=self._timeline.seq,
+                graphs=tuple(self._graphs.values()),
+                events=self._timeline.events(),
+                counts=self._timeline.counts(),
+                settings=self._settings.to_dict(),
+            )
+
+    def changes(self, since: int) -> Changes:
+        """What is new after number `since` (from a `Snapshot` or from the last `Changes`)."""
+        live = list(self._live_graphs())
+        with self._settled():
+            self._take_runs(live)
+            forgotten_seq = self._forgotten[0][1] if len(self._forgotten) == self._forgotten.maxlen else 0
+            return Changes(
+                since=since,
+                seq=self._timeline.seq,
+                complete=since <= self._timeline.seq
+                and self._timeline.complete_since(since)
+                and since >= forgotten_seq,
+                graphs=tuple(record for record in self._graphs.values() if record.version > since),
+                forgotten=tuple(graph_id for graph_id, seq in self._forgotten if seq > since),
+                events=self._timeline.since(since),
+                counts=self._timeline.counts(),
+                settings=self._settings.to_dict(),
+            )
+
+    # ---- settings
+
+    @property
+    def settings(self) -> Settings:
+        """The settings at this moment (a frozen value)."""
+        return self._settings
+
+    def set(self, **values: SettingValue) -> Settings:
+        """Change settings, all or none, at once and from any thread; each change is an event.
+
+        Returns the new settings. Raises `SettingError` for a wrong name or value.
+        """
+        with self._settled():
+            old = self._settings
+            new = old.replace(**values)
+            if self._apply is not None:
+                self._apply(new)
+            self._settings = new
+            before, after = old.to_dict(), new.to_dict()
+            for name in after:
+                if before[name] != after[name]:
+                    self._timeline.add(
+                        SettingChanged(
+                            seq=self._timeline.tick(),
+                            time_ns=self._now_ns(),
+                            cell=self._running_cell(),
+                            source=None,
+                            name=name,
+                            old=before[name],
+                            new=after[name],
+                        )
+                    )
+        return new
+
+    @contextlib.contextmanager
+    def using(self, **values: SettingValue) -> Iterator[Settings]:
+        """`set` for the length of a block; afterwards these settings (and no others) are as before."""
+        before = self.settings.to_dict()
+        new = self.set(**values)
+        try:
+            yield new
+        finally:
+            self.set(**{name: before[name] for name in values})
+
+    # ---- the work, under the lock
+
+    @contextlib.contextmanager
+    def _settled(self) -> Iterator[None]:
+        """Hold the lock with all reports recorded; reports of finalizers meanwhile wait in the inbox."""
+        with self._lock:
+            self._busy = True
+            try:
+                while self._inbox:
+                    self._record(self._inbox.popleft())
+                yield
+            finally:
+                self._busy = False
+
+    def _record(self, report: Report) -> None:
+        cell, source = self._place(report)
+        event = from_report(report, self._timeline.tick(), cell, source)
+        self._timeline.add(event)
+        running = self._cells[-1] if self._cells else None
+        match report:
+            case GraphTraced():
+                known = self._graphs.get(report.graph_id)
+                if known is None:
+                    record = new_record(report, cell, source, self._graphs.values())
+                else:
+                    record = retraced(known, report, cell, source)
+                self._put(record)
+                if running is not None:
+                    running.traced.add(report.graph_id)
+                    running.trace_ns += report.trace_ns
+                if report.reason == "donated":
+                    self._add_hazard(event, "stale use", report.graph_id, record.name, None, averted=True)
+            case GraphWarming():
+                self._update(report.graph_id, warm_up=report.mode)
+            case GraphWarmed():
+                self._update(
+                    report.graph_id,
+                    warm_up=report.mode,
+                    state="warm",
+                    compile_ns=report.compile_ns,
+                    compiled=report.compiled,
+                )
+                if running is not None and report.compiled:
+                    running.compiled.add(report.graph_id)
+                    running.compile_ns += report.compile_ns
+            case GraphEvicted():
+                self._update(report.graph_id, state="evicted")
+            case GraphDropped():
+                self._update(report.graph_id, state="dropped", saved_nbytes=0, saved_count=0)
+                self._forget_one_of_many(report.graph_id)
+            case Barrier():
+                self._barrier = report
+            case Donated():
+                if report.saved:
+                    self._add_hazard(
+                        event,
+                        "saved buffer donated",
+                        report.graph_id,
+                        report.name,
+                        report.handle,
+                        averted=report.would_be,
+                    )
+            case DonationRefused():
+                pass
+
+    def _add_hazard(
+        self,
+        event: Event,
+        hazard: HazardKind,
+        graph_id: int | None,
+        name: str,
+        handle: int | None,
+        *,
+        averted: bool,
+    ) -> None:
+        self._timeline.add(
+            Hazard(
+                seq=self._timeline.tick(),
+                time_ns=event.time_ns,
+                cell=event.cell,
+                source=event.source,
+                hazard=hazard,
+                graph_id=graph_id,
+                name=name,
+                handle=handle,
+                averted=averted,
+            )
+        )
+        if self._cells:
+            self._cells[-1].hazards += 1
+
+    def _put(self, record: GraphRecord) -> None:
+        self._graphs[record.graph_id] = dataclasses.replace(record, version=self._timeline.seq)
+
+    def _update(self, graph_id: int, **fields: object) -> None:
+        """Change fields of a graph's record. Graphs traced before the session was attached have none."""
+        record = self._graphs.get(graph_id)
+        if record is not None:
+            self._put(dataclasses.replace(record, **fields))  # type: ignore[arg-type]
+
+    def _forget_one_of_many(self, graph_id: int) -> None:
+        if graph_id not in self._graphs:
+            return
+        self._dropped.append(graph_id)
+        if len(self._dropped) > DROPPED_CAPACITY:
+            oldest = self._dropped.popleft()
+            del self._graphs[oldest]
+            self._forgotten.append((oldest, self._timeline.tick()))
+
+    def _take_runs(self, live: Iterable[LiveGraph]) -> None:
+        """Bring run counts (and the state of graphs compiled by their first run) up to date."""
+        for graph in live:
+            record = self._graphs.get(graph.graph_id)
+            if record is not None and record.runs != graph.runs:
+                self._timeline.tick()
+                state = "warm" if record.state == "cold" else record.state
+                self._put(dataclasses.replace(record, runs=graph.runs, state=state))
+
+    # ---- where things happen
+
+    def _running_cell(self) -> CellRef | None:
+        return self._cells[-1].cell if self._cells else None
+
+    def _place(self, report: Report) -> tuple[CellRef | None, Source | None]:
+        """The cell that runs, and the line that the report is about: the graph's or the barrier's."""
+        match report:
+            case GraphTraced() | Barrier():
+                return self._running_cell(), self._source(report.filename, report.line)
+            case Donated() if report.cause == "step barrier":
+                barrier = self._barrier
+                if barrier is not None and barrier.started_ns <= report.time_ns <= barrier.ended_ns:
+                    return self._running_cell(), self._source(barrier.filename, barrier.line)
+                return self._running_cell(), None
+            case _:
+                graph_id = report.graph_id
+                record = self._graphs.get(graph_id) if graph_id is not None else None
+                return self._running_cell(), record.source if record is not None else None
+
+    def _source(self, filename: str | None, line: int | None) -> Source | None:
+        """The line as a value shared by all its events, which are many in a loop."""
+        if filename is None:
+            return None
+        cell = self._cell_files.get(filename)
+        known = self._sources.get((filename, line))
+        if known is None or known.cell != cell:
+            if len(self._sources) >= SOURCE_CAPACITY:
+                self._sources.clear()
+            known = self._sources[filename, line] = Source(filename, line, cell)
+        return known
+
+    def _know_file(self, filename: str, cell: CellRef) -> None:
+        self._cell_files.pop(filename, None)
+        self._cell_files[filename] = cell
+        if len(self._cell_files) > SOURCE_CAPACITY:
+            del self._cell_files[next(iter(self._cell_files))]
+
+
+def backend_graphs() -> Iterable[LiveGraph]:
+    """The backend's cached graphs. A backend that was never used has none, and is not imported to say so."""
+    cache = sys.modules.get("xla_notebook.backend.cache")
+    if cache is None:
+        return ()
+    graphs: Iterable[LiveGraph] = cache.graphs()
+    return graphs
