@@ -1,0 +1,76 @@
+# The front door. Paths are relative and quoted, because make cannot hold a space in a target's name
+# and the clone may stand in a directory that has one.
+
+PYTHON ?= python3
+ARGS ?=
+
+VENV_PYTHON = .venv/bin/python
+# npm's scripts look for jupyter-builder on PATH.
+WITH_VENV = PATH="$$PWD/.venv/bin:$$PATH"
+LAB_SOURCES = $(wildcard labextension/src/*.ts labextension/src/*/*.ts labextension/style/*) \
+	labextension/tsconfig.json labextension/install.json
+LAB_BUILT = xla_notebook/labextension/package.json
+# What the installation depends on; its checksum is the stamp, so that a new time stamp alone reinstalls nothing.
+INSTALL_SUM = cat pyproject.toml package.json | sha256sum
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup demo lab test check build clean
+
+help: ## list these targets
+	@echo 'make TARGET, where TARGET is one of'
+	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  \1\t\2/p' Makefile
+
+setup: .venv/installed ## make the environment in .venv (once: about 7 GB, about 3 minutes)
+
+demo: setup ## run the quickstart notebook headless, print its report, keep an HTML copy in build/
+	@$(VENV_PYTHON) examples/run.py examples/01_quickstart.ipynb build
+	@echo 'To open the notebook in JupyterLab: make lab'
+
+lab: setup ## start JupyterLab in examples/ (ARGS="..." adds options)
+	@cd examples && exec ../$(VENV_PYTHON) -m jupyterlab $$([ "$$(id -u)" != 0 ] || echo --allow-root) $(ARGS)
+
+test: setup ## run all tests (ARGS="tests/unit -k name" picks some)
+	@$(VENV_PYTHON) -m pytest $(ARGS)
+
+check: setup ## lint and types: ruff, mypy --strict
+	@$(VENV_PYTHON) -m ruff check .
+	@$(VENV_PYTHON) -m ruff format --check .
+	@$(VENV_PYTHON) -m mypy
+
+build: setup ## build the JupyterLab extension and the wheel, into build/dist
+	@$(VENV_PYTHON) -m pip wheel --quiet --no-deps --wheel-dir build/dist .
+	@ls build/dist/*.whl
+
+clean: ## remove what was built (keeps .venv and node_modules)
+	rm -rf build labextension/lib xla_notebook/labextension .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+$(VENV_PYTHON):
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] < (3, 14))' || { \
+		echo 'Python 3.10 to 3.13 is needed, and "$(PYTHON)" is not one. Name another: make setup PYTHON=python3.12'; exit 1; }
+	@echo 'Making the environment in .venv: about 7 GB (torch with its GPU libraries), about 3 minutes, once.'
+	@$(PYTHON) -m venv --clear .venv || { rm -rf .venv; \
+		echo 'The environment could not be made. On Debian and Ubuntu: apt-get install python3-venv'; exit 1; }
+
+node_modules/.package-lock.json: package.json package-lock.json
+	@node -e 'const [a, b] = process.versions.node.split("."); process.exit(a > 20 || (a == 20 && b >= 19) ? 0 : 1)' 2>/dev/null \
+		&& command -v npm >/dev/null || { \
+		echo 'Node 20.19 or newer with npm is needed to build the JupyterLab side (the wheel itself needs none).'; exit 1; }
+	@echo 'Installing the tools that build the JupyterLab extension into node_modules: about 0.5 GB, about 1 minute, once.'
+	@npm ci --loglevel=error
+	@touch $@
+
+# Built before the package is installed, because the package carries it.
+$(LAB_BUILT): node_modules/.package-lock.json $(LAB_SOURCES) | $(VENV_PYTHON)
+	@echo 'Building the JupyterLab extension.'
+	@$(VENV_PYTHON) -m pip install --quiet 'jupyter_builder>=1.3,<2'
+	@$(WITH_VENV) npm run --silent build
+	@touch $@
+
+.venv/installed: pyproject.toml package.json $(LAB_BUILT) | $(VENV_PYTHON)
+	@if [ "$$($(INSTALL_SUM))" != "$$(cat $@ 2>/dev/null)" ]; then \
+		echo 'Installing xla_notebook and what it needs into .venv.' && \
+		HATCH_JUPYTER_BUILDER_SKIP_NPM=1 $(VENV_PYTHON) -m pip install --quiet --editable '.[dev,examples]' && \
+		.venv/bin/jupyter-builder develop . --overwrite; \
+	fi
+	@$(INSTALL_SUM) > $@

@@ -1,0 +1,1 @@
+"""IPython and Jupyter: the magics, the reports, and what tells whether the installation is sound."""
