@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .events import CellRef, Event, Source, to_dict
 from .records import CellSummary, Changes, GraphRecord, Snapshot
-from .settings import SettingError, Settings
+from .settings import SettingError, Settings, to_backend
 from .store import Session
 
 __all__ = [
@@ -22,7 +22,7 @@ __all__ = [
     "to_dict",
 ]
 
-_current = Session()
+_current = Session(apply=to_backend)
 
 
 def current() -> Session:

@@ -6,8 +6,9 @@ import dataclasses
 import difflib
 import types
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, get_args
 
+from ..backend import config as backend
 from ..backend.observer import WarmUpMode
 from .events import SettingValue
 
@@ -17,12 +18,12 @@ Freeze = Literal["off", "warn", "error"]
 
 CHOICES: Mapping[str, tuple[SettingValue, ...]] = types.MappingProxyType(
     {
-        "warm_up": ("compile", "execute", "off"),
+        "warm_up": get_args(WarmUpMode),
         "guard": (True, False),
-        "saved_buffers": ("share", "copy"),
-        "on_donated": ("recover", "raise"),
+        "saved_buffers": get_args(SavedBuffers),
+        "on_donated": get_args(OnDonated),
         "capture_lines": (True, False),
-        "freeze": ("off", "warn", "error"),
+        "freeze": get_args(Freeze),
     }
 )
 
@@ -79,6 +80,12 @@ def parse(name: str, text: str) -> SettingValue:
     value = words.get(text.lower(), text) if boolean else text
     check(name, value)
     return value
+
+
+def to_backend(settings: Settings) -> None:
+    """Give the backend those settings that it has; it reads them at the next trace or warm-up."""
+    for name in CHOICES.keys() & backend.CHOICES.keys():
+        setattr(backend.config, name, getattr(settings, name))
 
 
 def _nearest(given: str, allowed: tuple[SettingValue, ...]) -> str:

@@ -1,4 +1,4 @@
-"""The session records what the backend reports, with cells and lines, from any thread, and tells what is new."""
+"""The session records what the backend reports, with cells and lines, and tells what is new."""
 
 from __future__ import annotations
 
