@@ -97,8 +97,11 @@ class Session(observer.Observer):
             # Busy on this very thread means that a finalizer reports from within the work below.
             # Its report waits in the inbox, which everyone empties before looking at anything.
             if not self._busy:
-                with self._settled():
-                    pass
+                try:
+                    self._busy = True
+                    self._empty_inbox()
+                finally:
+                    self._busy = False
 
     # ---- what the notebook calls around cells
 
@@ -252,13 +255,16 @@ class Session(observer.Observer):
     def _settled(self) -> Iterator[None]:
         """Hold the lock with all reports recorded; reports of finalizers meanwhile wait in the inbox."""
         with self._lock:
-            self._busy = True
             try:
-                while self._inbox:
-                    self._record(self._inbox.popleft())
+                self._busy = True
+                self._empty_inbox()
                 yield
             finally:
                 self._busy = False
+
+    def _empty_inbox(self) -> None:
+        while self._inbox:
+            self._record(self._inbox.popleft())
 
     def _record(self, report: Report) -> None:
         cell, source = self._place(report)
