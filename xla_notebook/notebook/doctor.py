@@ -144,7 +144,7 @@ def check_lab_extensions(directories: Iterable[Path]) -> list[Finding]:
             continue
         try:
             findings.append(Finding(subject, Level.OK, json.loads(manifest.read_text())["version"]))
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, ValueError, KeyError, TypeError) as error:
             text = f"{manifest} is not readable ({error!r}); {use} may not show"
             findings.append(Finding(subject, Level.NOTE, text, remedy))
     return findings
