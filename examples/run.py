@@ -26,9 +26,7 @@ def run(notebook_path: Path, html_directory: Path) -> int:
 
     failure = ""
     try:
-        NotebookClient(
-            notebook, timeout=None, resources={"metadata": {"path": notebook_path.parent}}
-        ).execute()
+        NotebookClient(notebook, timeout=None, resources={"metadata": {"path": notebook_path.parent}}).execute()
     except CellExecutionError as error:
         failure = str(error)
 

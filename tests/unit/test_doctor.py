@@ -78,9 +78,7 @@ def test_any_other_failure_to_load_is_told_in_its_own_words() -> None:
     assert "torch_xla 2.9.0 does not load: OSError: libpython3.so: not found" in doctor.render(found)
 
 
-def test_every_wrong_thing_and_every_note_says_what_to_do(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_every_wrong_thing_and_every_note_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     # Given an environment that has nothing at all
     monkeypatch.setattr(doctor, "_installed_version", lambda name: None)
     monkeypatch.setattr(doctor, "entry_points", lambda group: [])
@@ -90,9 +88,7 @@ def test_every_wrong_thing_and_every_note_says_what_to_do(
     # Then each thing is named with a remedy, and the main job cannot run
     unwell = [finding for finding in findings if finding.level is not Level.OK]
     assert {"torch", "torch_xla", "torch.compile backend", "ipython"} == {f.subject for f in wrong(unwell)}
-    assert {"ipykernel", "jupyterlab", "anywidget", "lab extension xla-notebook"} <= {
-        f.subject for f in unwell
-    }
+    assert {"ipykernel", "jupyterlab", "anywidget", "lab extension xla-notebook"} <= {f.subject for f in unwell}
     assert all(finding.remedy for finding in unwell)
     assert not doctor.main_job_works(findings)
 
@@ -128,9 +124,7 @@ def test_a_lab_extension_is_found_in_the_first_directory_that_has_it(tmp_path: P
 
 
 @pytest.mark.parametrize("manifest", [None, "{", "{}", "[]"])
-def test_a_damaged_lab_extension_is_told_apart_from_a_missing_one(
-    tmp_path: Path, manifest: str | None
-) -> None:
+def test_a_damaged_lab_extension_is_told_apart_from_a_missing_one(tmp_path: Path, manifest: str | None) -> None:
     (tmp_path / "xla-notebook").mkdir()
     if manifest is not None:
         (tmp_path / "xla-notebook" / "package.json").write_text(manifest)

@@ -84,9 +84,7 @@ def test_the_rule_sees_each_way_to_name_the_private_api(source: str) -> None:
     assert names_private_api(source)
 
 
-@pytest.mark.parametrize(
-    "module", ["xla_notebook", "xla_notebook.notebook.doctor", "xla_notebook.backend.device"]
-)
+@pytest.mark.parametrize("module", ["xla_notebook", "xla_notebook.notebook.doctor", "xla_notebook.backend.device"])
 def test_import_is_cheap(module: str) -> None:
     code = f"import sys, {module}; print([m for m in ('torch', 'torch_xla', 'IPython') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -50,10 +50,7 @@ def test_the_backend_is_registered_and_loads() -> None:
 
 
 def test_torch_lists_the_backend_without_an_import_of_ours() -> None:
-    code = (
-        "import sys, torch\n"
-        "print('xla_notebook' in torch._dynamo.list_backends(), 'xla_notebook' in sys.modules)\n"
-    )
+    code = "import sys, torch\nprint('xla_notebook' in torch._dynamo.list_backends(), 'xla_notebook' in sys.modules)\n"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True", "False"]
 
