@@ -65,6 +65,18 @@ class Source:
     cell: CellRef | None = None
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cause:
+    """Why something was compiled again, in the user's words (``what``), and what would avoid it.
+
+    `guard` is what Dynamo said, if a guard of Dynamo's was the reason.
+    """
+
+    what: str
+    fix: str | None = None
+    guard: str | None = None
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class _Event:
     """What all events have: number, wall-clock time, the cell that was running, and the line if known."""
@@ -176,12 +188,12 @@ class Hazard(_Event):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Recompiled(_Event):
-    """A function was compiled again. `causes` are in the user's words; `guards` is what Dynamo said."""
+    """A function was compiled again, which made the graph `graph_id`. The first cause counts most."""
 
     kind: ClassVar[EventKind] = "recompiled"
+    graph_id: int
     function: str
-    causes: tuple[str, ...]
-    guards: tuple[str, ...]
+    causes: tuple[Cause, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,9 +293,7 @@ def from_report(report: Report, seq: int, cell: CellRef | None, source: Source |
                 compile_ns=report.compile_ns,
             )
         case GraphEvicted():
-            return Evicted(
-                seq=seq, time_ns=report.time_ns, cell=cell, source=source, graph_id=report.graph_id
-            )
+            return Evicted(seq=seq, time_ns=report.time_ns, cell=cell, source=source, graph_id=report.graph_id)
         case GraphDropped():
             return Dropped(
                 seq=seq,

@@ -105,9 +105,7 @@ def new_record(
     )
 
 
-def retraced(
-    record: GraphRecord, traced: GraphTraced, cell: CellRef | None, source: Source | None
-) -> GraphRecord:
+def retraced(record: GraphRecord, traced: GraphTraced, cell: CellRef | None, source: Source | None) -> GraphRecord:
     """`record` after another trace of the same graph: its name and runs stay, the rest is new."""
     new = new_record(traced, cell, source, ())
     return dataclasses.replace(new, name=record.name, runs=record.runs, traces=record.traces + 1)

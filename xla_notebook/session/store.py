@@ -10,7 +10,6 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
-import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 
@@ -26,17 +25,20 @@ from ..backend.observer import (
     GraphWarming,
     Report,
 )
+from .causes import recompile_causes
 from .events import (
     CellRan,
     CellRef,
     Event,
     Hazard,
     HazardKind,
+    Recompiled,
     SettingChanged,
     SettingValue,
-    Source,
     from_report,
 )
+from .links import DynamoGuards, backend_graphs
+from .places import Places
 from .records import CellSummary, Changes, GraphRecord, LiveGraph, RunningCell, Snapshot, new_record, retraced
 from .settings import Settings
 from .timeline import Timeline
@@ -45,40 +47,39 @@ from .timeline import Timeline
 EVENT_CAPACITY = 100_000
 # Records of graphs that are gone. Live ones are never forgotten: their buffers outweigh their records.
 DROPPED_CAPACITY = 200
-SOURCE_CAPACITY = 4_096
 
 
 class Session(observer.Observer):
     """What happened to graphs and buffers since it was attached. Thread-safe and bounded.
 
-    `live_graphs` gives the backend's cached graphs (they count their runs), `apply` takes each new
-    `Settings` (to the backend), `now_ns` is the clock for what no report dates, `capacity` is the number of
-    events kept.
+    `live_graphs` gives the backend's cached graphs (they count their runs); `failed_guards` gives Dynamo's
+    words on why a function (by name and file) was compiled again; `apply` takes each new `Settings` (to the
+    backend); `now_ns` is the clock for what no report dates; `capacity` is the number of events kept.
     """
 
     def __init__(
         self,
         *,
         live_graphs: Callable[[], Iterable[LiveGraph]] | None = None,
+        failed_guards: Callable[[str, str | None], tuple[str, ...]] | None = None,
         apply: Callable[[Settings], None] | None = None,
         now_ns: Callable[[], int] = observer.now_ns,
         capacity: int = EVENT_CAPACITY,
     ) -> None:
         self._live_graphs = live_graphs or backend_graphs
+        self._failed_guards = failed_guards or DynamoGuards()
         self._apply = apply
         self._now_ns = now_ns
         self._lock = threading.RLock()
         self._busy = False
-        self._inbox: collections.deque[Report] = collections.deque()
+        self._inbox: collections.deque[tuple[Report, tuple[str, ...]]] = collections.deque()
         self._timeline = Timeline(capacity)
         self._graphs: dict[int, GraphRecord] = {}
         self._dropped: collections.deque[int] = collections.deque()
         self._forgotten: collections.deque[tuple[int, int]] = collections.deque(maxlen=DROPPED_CAPACITY)
         self._settings = Settings()
         self._cells: list[RunningCell] = []
-        self._cell_files: dict[str, CellRef] = {}
-        self._sources: dict[tuple[str, int | None], Source] = {}
-        self._barrier: Barrier | None = None
+        self._places = Places()
 
     # ---- what the backend calls
 
@@ -92,7 +93,9 @@ class Session(observer.Observer):
 
     def report(self, report: Report) -> None:
         """Record `report`. Called by the backend, on any thread."""
-        self._inbox.append(report)
+        # Dynamo's words are taken at once: the next compile of the function would add its own.
+        guards = self._failed_guards(report.function, report.filename) if isinstance(report, GraphTraced) else ()
+        self._inbox.append((report, guards))
         with self._lock:
             # Busy on this very thread means that a finalizer reports from within the work below.
             # Its report waits in the inbox, which everyone empties before looking at anything.
@@ -105,9 +108,7 @@ class Session(observer.Observer):
 
     # ---- what the notebook calls around cells
 
-    def begin_cell(
-        self, execution_count: int, cell_id: str | None = None, filename: str | None = None
-    ) -> CellRef:
+    def begin_cell(self, execution_count: int, cell_id: str | None = None, filename: str | None = None) -> CellRef:
         """Say that a cell starts. `filename` is what its tracebacks call it; its lines then name the cell.
 
         Cells may nest (a cell that runs another one). Every call needs its `end_cell`.
@@ -116,7 +117,7 @@ class Session(observer.Observer):
         runs = {live.graph_id: live.runs for live in self._live_graphs()}
         with self._settled():
             if filename is not None:
-                self._know_file(filename, cell)
+                self._places.name_file(filename, cell)
             self._cells.append(RunningCell(cell, self._now_ns(), runs))
         return cell
 
@@ -144,9 +145,7 @@ class Session(observer.Observer):
         return summary
 
     @contextlib.contextmanager
-    def cell(
-        self, execution_count: int, cell_id: str | None = None, filename: str | None = None
-    ) -> Iterator[CellRef]:
+    def cell(self, execution_count: int, cell_id: str | None = None, filename: str | None = None) -> Iterator[CellRef]:
         """`begin_cell` and `end_cell` around a block."""
         cell = self.begin_cell(execution_count, cell_id, filename)
         try:
@@ -157,7 +156,7 @@ class Session(observer.Observer):
     def name_file(self, filename: str, cell: CellRef) -> None:
         """Say that lines of `filename` are lines of `cell` (a cell registers its source while it runs)."""
         with self._settled():
-            self._know_file(filename, cell)
+            self._places.name_file(filename, cell)
 
     # ---- what people ask
 
@@ -264,10 +263,10 @@ class Session(observer.Observer):
 
     def _empty_inbox(self) -> None:
         while self._inbox:
-            self._record(self._inbox.popleft())
+            self._record(*self._inbox.popleft())
 
-    def _record(self, report: Report) -> None:
-        cell, source = self._place(report)
+    def _record(self, report: Report, guards: tuple[str, ...]) -> None:
+        cell, source = self._running_cell(), self._places.of(report, self._graphs)
         event = from_report(report, self._timeline.tick(), cell, source)
         self._timeline.add(event)
         running = self._cells[-1] if self._cells else None
@@ -278,7 +277,20 @@ class Session(observer.Observer):
                     record = new_record(report, cell, source, self._graphs.values())
                 else:
                     record = retraced(known, report, cell, source)
+                causes = recompile_causes(guards, report.reason, record, known or self._last_like(record))
                 self._put(record)
+                if causes:
+                    self._timeline.add(
+                        Recompiled(
+                            seq=self._timeline.tick(),
+                            time_ns=report.started_ns,
+                            cell=cell,
+                            source=source,
+                            graph_id=report.graph_id,
+                            function=report.function,
+                            causes=causes,
+                        )
+                    )
                 if running is not None:
                     running.traced.add(report.graph_id)
                     running.trace_ns += report.trace_ns
@@ -302,8 +314,6 @@ class Session(observer.Observer):
             case GraphDropped():
                 self._update(report.graph_id, state="dropped", saved_nbytes=0, saved_count=0)
                 self._forget_one_of_many(report.graph_id)
-            case Barrier():
-                self._barrier = report
             case Donated():
                 if report.saved:
                     self._add_hazard(
@@ -314,7 +324,7 @@ class Session(observer.Observer):
                         report.handle,
                         averted=report.would_be,
                     )
-            case DonationRefused():
+            case Barrier() | DonationRefused():
                 pass
 
     def _add_hazard(
@@ -343,6 +353,14 @@ class Session(observer.Observer):
         if self._cells:
             self._cells[-1].hazards += 1
 
+    def _last_like(self, record: GraphRecord) -> GraphRecord | None:
+        """The last graph made of the same part of the same function before."""
+        part = record.function, record.kind, record.segment
+        for other in reversed(self._graphs.values()):
+            if (other.function, other.kind, other.segment) == part:
+                return other
+        return None
+
     def _put(self, record: GraphRecord) -> None:
         self._graphs[record.graph_id] = dataclasses.replace(record, version=self._timeline.seq)
 
@@ -370,49 +388,5 @@ class Session(observer.Observer):
                 state = "warm" if record.state == "cold" else record.state
                 self._put(dataclasses.replace(record, runs=graph.runs, state=state))
 
-    # ---- where things happen
-
     def _running_cell(self) -> CellRef | None:
         return self._cells[-1].cell if self._cells else None
-
-    def _place(self, report: Report) -> tuple[CellRef | None, Source | None]:
-        """The cell that runs, and the line that the report is about: the graph's or the barrier's."""
-        match report:
-            case GraphTraced() | Barrier():
-                return self._running_cell(), self._source(report.filename, report.line)
-            case Donated() if report.cause == "step barrier":
-                barrier = self._barrier
-                if barrier is not None and barrier.started_ns <= report.time_ns <= barrier.ended_ns:
-                    return self._running_cell(), self._source(barrier.filename, barrier.line)
-                return self._running_cell(), None
-            case _:
-                graph_id = report.graph_id
-                record = self._graphs.get(graph_id) if graph_id is not None else None
-                return self._running_cell(), record.source if record is not None else None
-
-    def _source(self, filename: str | None, line: int | None) -> Source | None:
-        """The line as a value shared by all its events, which are many in a loop."""
-        if filename is None:
-            return None
-        cell = self._cell_files.get(filename)
-        known = self._sources.get((filename, line))
-        if known is None or known.cell != cell:
-            if len(self._sources) >= SOURCE_CAPACITY:
-                self._sources.clear()
-            known = self._sources[filename, line] = Source(filename, line, cell)
-        return known
-
-    def _know_file(self, filename: str, cell: CellRef) -> None:
-        self._cell_files.pop(filename, None)
-        self._cell_files[filename] = cell
-        if len(self._cell_files) > SOURCE_CAPACITY:
-            del self._cell_files[next(iter(self._cell_files))]
-
-
-def backend_graphs() -> Iterable[LiveGraph]:
-    """The backend's cached graphs. A backend that was never used has none, and is not imported to say so."""
-    cache = sys.modules.get("xla_notebook.backend.cache")
-    if cache is None:
-        return ()
-    graphs: Iterable[LiveGraph] = cache.graphs()
-    return graphs

@@ -70,9 +70,9 @@ def test_cells_leave_nothing_behind_when_nothing_happens() -> None:
     session = Session(live_graphs=list, now_ns=FakeClock())
     with session.cell(0, filename="<cell>"):
         pass
-    before = sys.getsizeof(session._cells) + sys.getsizeof(session._cell_files)
+    before = sys.getsizeof(session._cells) + sys.getsizeof(session._places._cells)
     for count in range(10_000):
         with session.cell(count, filename="<cell>"):
             pass
-    assert sys.getsizeof(session._cells) + sys.getsizeof(session._cell_files) == before
+    assert sys.getsizeof(session._cells) + sys.getsizeof(session._places._cells) == before
     assert session.events() == []

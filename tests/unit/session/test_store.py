@@ -51,9 +51,7 @@ def test_record_of_a_graph_tells_what_the_backend_traced(session: Session) -> No
     saved = Binding("saved", 0, "mask", SPEC)
     with session.cell(3, "abc", CELL_FILE) as cell:
         session.report(
-            traced(
-                1, inputs=(argument("x"), saved), mutations=((0, 0),), donated_inputs=(0,), saved_nbytes=512
-            )
+            traced(1, inputs=(argument("x"), saved), mutations=((0, 0),), donated_inputs=(0,), saved_nbytes=512)
         )
         session.report(GraphWarming(1, 3, "compile", 15))
         session.report(warmed(1))
@@ -227,7 +225,7 @@ def test_changes_since_a_snapshot_are_what_is_new(session: Session, live: list[F
 def test_changes_say_when_events_were_missed(live: list[FakeGraph]) -> None:
     session = Session(live_graphs=lambda: live, capacity=3)
     for graph_id in range(5):
-        session.report(traced(graph_id))
+        session.report(traced(graph_id, function=f"f{graph_id}"))
     first = session.events()[0].seq
     assert len(session.events()) == 3
     assert session.snapshot().counts == {"traced": 5}
@@ -252,7 +250,7 @@ def test_snapshot_goes_through_json(session: Session) -> None:
 def test_reports_of_many_threads_are_all_recorded_in_order(session: Session) -> None:
     def work(first: int) -> None:
         for graph_id in range(first, first + 200):
-            session.report(traced(graph_id))
+            session.report(traced(graph_id, line=graph_id))
             session.changes(0)
 
     threads = [threading.Thread(target=work, args=(first,)) for first in (0, 1000, 2000, 3000)]

@@ -1,0 +1,56 @@
+"""On which line of the user's code a report happened, and which cell holds that line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..backend.observer import Barrier, Donated, GraphTraced, Report
+from .events import CellRef, Source
+from .records import GraphRecord
+
+CAPACITY = 4_096
+
+
+class Places:
+    """Knows which files are cells. Bounded. Not thread-safe: the session's lock is."""
+
+    def __init__(self) -> None:
+        self._cells: dict[str, CellRef] = {}
+        self._sources: dict[tuple[str, int | None], Source] = {}
+        self._barrier: Barrier | None = None
+
+    def name_file(self, filename: str, cell: CellRef) -> None:
+        """Lines of `filename` are lines of `cell` from now on."""
+        self._cells.pop(filename, None)
+        self._cells[filename] = cell
+        if len(self._cells) > CAPACITY:
+            del self._cells[next(iter(self._cells))]
+
+    def of(self, report: Report, graphs: Mapping[int, GraphRecord]) -> Source | None:
+        """The line that `report` is about: its own, its barrier's or its graph's."""
+        match report:
+            case GraphTraced():
+                return self._source(report.filename, report.line)
+            case Barrier():
+                self._barrier = report
+                return self._source(report.filename, report.line)
+            case Donated() if report.cause == "step barrier":
+                barrier = self._barrier
+                if barrier is None or not barrier.started_ns <= report.time_ns <= barrier.ended_ns:
+                    return None
+                return self._source(barrier.filename, barrier.line)
+            case _:
+                graph = graphs.get(report.graph_id) if report.graph_id is not None else None
+                return graph.source if graph is not None else None
+
+    def _source(self, filename: str | None, line: int | None) -> Source | None:
+        """The line as a value shared by all its events, which are many in a loop."""
+        if filename is None:
+            return None
+        cell = self._cells.get(filename)
+        known = self._sources.get((filename, line))
+        if known is None or known.cell != cell:
+            if len(self._sources) >= CAPACITY:
+                self._sources.clear()
+            known = self._sources[filename, line] = Source(filename, line, cell)
+        return known
