@@ -45,14 +45,15 @@ build: setup ## build the JupyterLab extension and the wheel, into build/dist
 clean: ## remove what was built (keeps .venv and node_modules)
 	rm -rf build labextension/lib xla_notebook/labextension .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-$(VENV_PYTHON):
+# pip is what venv makes last: half an environment is made anew.
+.venv/bin/pip:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] < (3, 14))' || { \
 		echo 'Python 3.10 to 3.13 is needed, and "$(PYTHON)" is not one. Name another: make setup PYTHON=python3.12'; exit 1; }
 	@echo 'Making the environment in .venv: about 7 GB (torch with its GPU libraries), about 3 minutes, once.'
 	@$(PYTHON) -m venv --clear .venv || { rm -rf .venv; \
 		echo 'The environment could not be made. On Debian and Ubuntu: apt-get install python3-venv'; exit 1; }
 
-node_modules/.package-lock.json: package.json package-lock.json
+node_modules/.package-lock.json: package.json package-lock.json | .venv/bin/pip
 	@node -e 'const [a, b] = process.versions.node.split("."); process.exit(a > 20 || (a == 20 && b >= 19) ? 0 : 1)' 2>/dev/null \
 		&& command -v npm >/dev/null || { \
 		echo 'Node 20.19 or newer with npm is needed to build the JupyterLab side (the wheel itself needs none).'; exit 1; }
@@ -61,16 +62,16 @@ node_modules/.package-lock.json: package.json package-lock.json
 	@touch $@
 
 # Built before the package is installed, because the package carries it.
-$(LAB_BUILT): node_modules/.package-lock.json $(LAB_SOURCES) | $(VENV_PYTHON)
+$(LAB_BUILT): node_modules/.package-lock.json $(LAB_SOURCES)
 	@echo 'Building the JupyterLab extension.'
 	@$(VENV_PYTHON) -m pip install --quiet 'jupyter_builder>=1.3,<2'
 	@$(WITH_VENV) npm run --silent build
 	@touch $@
 
-.venv/installed: pyproject.toml package.json $(LAB_BUILT) | $(VENV_PYTHON)
+.venv/installed: pyproject.toml package.json $(LAB_BUILT) | .venv/bin/pip
 	@if [ "$$($(INSTALL_SUM))" != "$$(cat $@ 2>/dev/null)" ]; then \
 		echo 'Installing xla_notebook and what it needs into .venv.' && \
 		HATCH_JUPYTER_BUILDER_SKIP_NPM=1 $(VENV_PYTHON) -m pip install --quiet --editable '.[dev,examples]' && \
-		.venv/bin/jupyter-builder develop . --overwrite; \
+		.venv/bin/jupyter-builder develop . --overwrite --log-level=WARN; \
 	fi
 	@$(INSTALL_SUM) > $@
