@@ -1,0 +1,115 @@
+"""`torch.compile` as the notebook uses it: the safe backend, and plain Python where Dynamo gives up."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import inspect
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+import torch._dynamo.config as dynamo_config
+
+from xla_notebook.notebook import kinds
+from xla_notebook.notebook.kinds import ON_DEVICE, Names
+
+BACKEND = "xla_notebook"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Options:
+    """How to compile. `warm_up` None means the session's setting; `name` is for reports."""
+
+    name: str | None = None
+    warm_up: str | None = None
+    dynamic: bool | None = None
+    fullgraph: bool = False
+    donate: tuple[str, ...] = ()
+    quiet: bool = False
+    backend: str = BACKEND
+
+    def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """`function` under ``torch.compile``; nothing is traced before its first call."""
+        options: dict[str, Any] = {}
+        if self.warm_up is not None:
+            options["warm_up"] = self.warm_up
+        if self.donate:
+            options["donate"] = list(self.donate)
+        made: Callable[..., Any] = torch.compile(
+            function,
+            backend=self.backend,
+            dynamic=self.dynamic,
+            fullgraph=self.fullgraph,
+            options=options or None,
+        )
+        return made if self.fullgraph else _forgiving(made)
+
+
+def _forgiving(compiled: Callable[..., Any]) -> Callable[..., Any]:
+    """`compiled`, with each frame that Dynamo cannot compile run as plain Python, exactly once."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with forgive():
+            return compiled(*args, **kwargs)
+
+    return call
+
+
+@contextlib.contextmanager
+def forgive() -> Iterator[None]:
+    """Let Dynamo run a frame that it cannot compile as it stands.
+
+    Only Dynamo itself can do this without running anything twice: a frame may fail to compile after
+    earlier parts of the same block have run. `torch._dynamo.config.patch` does the same at five times
+    the cost, which a block pays in every step of a loop.
+    """
+    before = dynamo_config.suppress_errors
+    dynamo_config.suppress_errors = True
+    try:
+        yield
+    finally:
+        dynamo_config.suppress_errors = before
+
+
+def define(thing: Any, options: Options) -> Any:
+    """What a cell's definition binds: functions compiled, ``nn.Module`` classes with a compiled `forward`.
+
+    Both stay what they were to Python: same name, signature, docstring and source, picklable by name.
+    """
+    if isinstance(thing, type):
+        forward = vars(thing).get("forward")
+        if issubclass(thing, torch.nn.Module) and isinstance(forward, types.FunctionType):
+            thing.forward = compiled_function(forward, options)
+        return thing
+    if isinstance(thing, types.FunctionType):
+        return compiled_function(thing, options)
+    return thing
+
+
+def compiled_function(function: types.FunctionType, options: Options) -> types.FunctionType:
+    """`function`, compiled whenever a call has to do with the XLA device.
+
+    A call that touches no tensor on it (a recursive helper on integers, say) goes straight to the function.
+    """
+    code = function.__code__
+    if code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
+        return function
+    if not kinds.traceable(function):
+        return function
+    compiled = options.compile(function)
+    names = Names(tuple(name for name in code.co_names if name != function.__name__), limit=1 << 30)
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        touches = any(kinds.kind_of(value) in ON_DEVICE for value in args)
+        touches = touches or any(kinds.kind_of(value) in ON_DEVICE for value in kwargs.values())
+        if touches or any(kind in ON_DEVICE for kind in names.kinds(function.__globals__)):
+            return compiled(*args, **kwargs)
+        return function(*args, **kwargs)
+
+    # Dynamo then inlines the function itself into a compiled caller.
+    wrapper._torchdynamo_inline = function  # type: ignore[attr-defined]
+    return wrapper  # type: ignore[return-value]

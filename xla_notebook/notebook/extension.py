@@ -1,0 +1,104 @@
+"""Loading and unloading: everything that is registered with IPython is registered here, and taken back here."""
+
+from __future__ import annotations
+
+import ast
+import weakref
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from xla_notebook import session
+from xla_notebook.backend import device
+from xla_notebook.notebook import blocks, quiet
+from xla_notebook.notebook.cell import Cells
+from xla_notebook.notebook.hooks import Hooks
+from xla_notebook.notebook.magics import Magics
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+_MAGICS = {"cell": ("xla_compile",), "line": ("xla_compile", "xla_graphs")}
+_CALL = "get_ipython().run_cell_magic('xla_compile',"
+
+
+class Extension:
+    """What one shell has of us."""
+
+    def __init__(self, ip: InteractiveShell) -> None:
+        self._ip = ip
+        self._hooks = Hooks(ip)
+        self._cells = Cells(ip)
+
+    def load(self) -> None:
+        """Register everything."""
+        session.current().attach()
+        self._cells.install()
+        self._hooks.install()
+        quiet.install()
+        self._ip.input_transformers_post.append(self.hand_over)
+        magics = Magics(self._ip, self._cells, self._hooks)
+        register: Any = self._ip.register_magic_function  # a traitlets delegate, whose declared type is wrong
+        register(magics.compile_cell, "cell", "xla_compile")
+        register(magics.compile_line, "line", "xla_compile")
+        register(magics.graphs, "line", "xla_graphs")
+
+    def unload(self) -> None:
+        """Take back everything. Functions that cells have compiled go on working."""
+        for kind, names in _MAGICS.items():
+            for name in names:
+                self._ip.magics_manager.magics[kind].pop(name, None)
+        if self.hand_over in self._ip.input_transformers_post:
+            self._ip.input_transformers_post.remove(self.hand_over)
+        quiet.remove()
+        self._hooks.remove()
+        self._cells.remove()
+        session.current().detach()
+
+    def hand_over(self, lines: list[str]) -> list[str]:
+        """Let IPython itself deal with a compiled cell that has no body, does not parse, or awaits.
+
+        An input transformer, applied after IPython's own: it sees the call that the cell has become. A
+        body that is empty or does not parse is given to IPython as it stands, below an empty line in the
+        magic's place, so that nothing or the plain cell's `SyntaxError` comes out. One with a top-level
+        ``await`` gets the call awaited, because a magic cannot.
+        """
+        if not lines or not lines[0].startswith(_CALL):
+            return lines
+        call = ast.parse("".join(lines), mode="eval").body
+        if not isinstance(call, ast.Call):
+            return lines
+        body = ast.literal_eval(call.args[2])
+        try:
+            tree = ast.parse(self._ip.transform_cell(body))
+        except SyntaxError:
+            return ["\n", *body.splitlines(keepends=True)]
+        if not tree.body:
+            return ["\n"]
+        if any(blocks.awaits(statement) for statement in tree.body):
+            return [f"await {lines[0]}", *lines[1:]]
+        return lines
+
+
+_loaded: weakref.WeakKeyDictionary[InteractiveShell, Extension] = weakref.WeakKeyDictionary()
+
+
+def load(ip: InteractiveShell) -> None:
+    """Register the magics and hooks, and say so in one line. Loading twice is the same as once.
+
+    Does not create the XLA client.
+    """
+    if ip in _loaded:
+        return
+    extension = Extension(ip)
+    extension.load()
+    _loaded[ip] = extension
+    versions = f"torch {version('torch')}, torch_xla {version('torch_xla')}"
+    chosen = device.choose_device()
+    print(f"xla_notebook {version('xla_notebook')}: {chosen}; {versions}. %xla_graphs shows the graphs.")
+
+
+def unload(ip: InteractiveShell) -> None:
+    """Undo `load`; harmless when nothing is loaded."""
+    extension = _loaded.pop(ip, None)
+    if extension is not None:
+        extension.unload()

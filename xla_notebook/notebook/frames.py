@@ -1,0 +1,77 @@
+"""Tracebacks that begin at the user's line.
+
+A compiled block adds frames of its own between the cell and the user's code. They are left out when
+IPython renders the error; the exception itself stays the user's own object.
+"""
+
+from __future__ import annotations
+
+import os
+import types
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+_OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_DYNAMO = (os.path.join("torch", "_dynamo", ""), os.path.join("torch", "_compile.py"))
+_IPYTHON = (os.path.join("IPython", "core", ""), os.path.join("ipykernel", ""))
+
+CALL_SITES = frozenset({"run_cell_magic", "run_block"})
+"""Functions that a cell's own frame calls on our behalf: that frame then repeats the user's line, or
+hides it behind the first line of the block."""
+
+
+def shorten(error: BaseException, ip: InteractiveShell) -> None:
+    """Make IPython render `error` from the user's line on.
+
+    Uses IPython's protocol for exceptions that render themselves; one that already does is left alone.
+    """
+    if hasattr(error, "_render_traceback_"):
+        return
+
+    def render() -> list[str]:
+        short = user_frames(error.__traceback__)
+        lines: list[str] = ip.InteractiveTB.structured_traceback(type(error), error, short, tb_offset=0)
+        return lines
+
+    error._render_traceback_ = render  # type: ignore[attr-defined]
+
+
+def user_frames(traceback: types.TracebackType | None) -> types.TracebackType | None:
+    """A copy of `traceback` without the frames of IPython, Dynamo's wrappers and ours."""
+    kept: list[types.TracebackType] = []
+    site: types.TracebackType | None = None
+    hidden = False
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        if _is_machinery(code, hidden):
+            hidden = True
+            if code.co_name in CALL_SITES and kept:
+                site = kept.pop()
+        else:
+            hidden = False
+            kept.append(traceback)
+        traceback = traceback.tb_next
+    if site is not None and not any(_is_cell(entry, site) for entry in kept):
+        # Raised before the user's code ran at all: the calling line is the best there is.
+        kept.insert(0, site)
+    return _chain(kept)
+
+
+def _is_machinery(code: types.CodeType, hidden: bool) -> bool:
+    name = code.co_filename
+    if name.startswith(_OURS) or any(part in name for part in _IPYTHON):
+        return True
+    return hidden and any(part in name for part in _DYNAMO)
+
+
+def _is_cell(entry: types.TracebackType, site: types.TracebackType) -> bool:
+    return entry.tb_frame.f_code.co_filename == site.tb_frame.f_code.co_filename
+
+
+def _chain(entries: list[types.TracebackType]) -> types.TracebackType | None:
+    chain: types.TracebackType | None = None
+    for entry in reversed(entries):
+        chain = types.TracebackType(chain, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    return chain

@@ -1,0 +1,80 @@
+"""What happens before and after each cell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from xla_notebook import session
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+
+class Hooks:
+    """Tells the session which cell runs, and says after a compiled cell what its graphs were."""
+
+    def __init__(self, ip: InteractiveShell) -> None:
+        self._ip = ip
+        self._callbacks: list[tuple[str, Callable[..., None]]] = []
+        self._begun = 0
+        self._reporting = False
+        self.cell_id: str | None = None
+        """The notebook's id of the running cell; None where the front end gives none."""
+
+    def install(self) -> None:
+        """Register the callbacks."""
+        # Not pre_execute and post_execute: those also fire for every comm message, on another thread.
+        for event, callback in (("pre_run_cell", self._before), ("post_run_cell", self._after)):
+            guarded = self._guarded(event, callback)
+            self._ip.events.register(event, guarded)
+            self._callbacks.append((event, guarded))
+
+    def remove(self) -> None:
+        """Undo `install`. A cell that is running ends without a report."""
+        while self._callbacks:
+            event, callback = self._callbacks.pop()
+            if callback in self._ip.events.callbacks[event]:
+                self._ip.events.unregister(event, callback)
+        while self._begun:
+            self._begun -= 1
+            session.current().end_cell()
+
+    def compiling(self, filename: str, quiet: bool) -> None:
+        """Note that the running cell is one of ours, whose source is known as `filename`."""
+        current = session.current()
+        cell = session.CellRef(self._ip.execution_count, self.cell_id)
+        current.name_file(filename, cell)
+        self._reporting = not quiet
+
+    def _before(self, *args: Any) -> None:
+        # IPython passes an ExecutionInfo; it has changed its arguments before, so none is relied on.
+        self.cell_id = getattr(args[0], "cell_id", None) if args else None
+        self._reporting = False
+        session.current().begin_cell(self._ip.execution_count, self.cell_id)
+        self._begun += 1
+
+    def _after(self, *args: Any) -> None:
+        if not self._begun:
+            return  # the cell that loaded the extension
+        self._begun -= 1
+        summary = session.current().end_cell()
+        line = summary.line() if summary is not None and self._reporting else None
+        self._reporting = False
+        if line is not None:
+            print(line)
+
+    def _guarded(self, event: str, callback: Callable[..., None]) -> Callable[..., None]:
+        """`callback`, which switches itself off with one notice if it fails, and never breaks a cell."""
+
+        def guarded(*args: Any, **kwargs: Any) -> None:
+            try:
+                callback(*args)
+            except Exception as error:
+                self._ip.events.unregister(event, guarded)
+                print(
+                    f"xla_notebook: what it does at {event} failed and is switched off"
+                    f" ({type(error).__name__}: {error}). %reload_ext xla_notebook switches it on again."
+                )
+
+        return guarded
