@@ -31,9 +31,10 @@ class GraphRecord:
     """One cached graph.
 
     `name` is unique in the session: the function's name, with a number from the second graph on. `mutations`
-    are pairs (input, output): the output is the input's new value. `donated_inputs` are the inputs whose
-    buffer an output takes. `traces` counts traces (more than one after an eviction or a recovery). Times are
-    nanoseconds, the last trace's and compile's. `version` is the session's number of the last change.
+    are pairs (argument, output): the output is the argument's new value. `donated_inputs` are the arguments
+    whose buffer an output takes. Both count arguments as `Binding.index` does. `traces` counts traces (more
+    than one after an eviction or a recovery). Times are nanoseconds, those of the last trace and compile.
+    `version` is the session's number of the last change.
     """
 
     graph_id: int
@@ -62,6 +63,13 @@ class GraphRecord:
     runs: int
     traced_at_ns: int
     version: int
+
+    def argument(self, index: int) -> Binding | None:
+        """The graph input that is argument or attribute `index`; None if the graph does not use it."""
+        for binding in self.inputs:
+            if binding.index == index and binding.kind in ("argument", "attribute"):
+                return binding
+        return None
 
     def to_dict(self) -> dict[str, Plain]:
         """All fields as plain values, ready for JSON or a data frame."""

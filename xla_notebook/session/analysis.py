@@ -1,0 +1,144 @@
+"""Pure functions of the record: totals, and advice on what would save memory or compiles."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
+
+from .buffers import BufferRecord, OwnerKind
+from .causes import shape_text, user_name
+from .records import GraphRecord
+
+AdviceKind = Literal["donate", "pad", "constant", "large"]
+LARGEST = 5
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Advice:
+    """One thing that could be better, in a sentence; `nbytes` of device memory are at stake (0 if none)."""
+
+    kind: AdviceKind
+    text: str
+    graph_ids: tuple[int, ...]
+    nbytes: int
+
+
+def advice(graphs: Sequence[GraphRecord], buffers: Sequence[BufferRecord] = ()) -> list[Advice]:
+    """All advice on `graphs` and on `buffers` (from a look at the ledger), most bytes first within a kind."""
+    alive = [graph for graph in graphs if graph.state != "dropped"]
+    found = [
+        *_donations(alive, buffers),
+        *_same_but_for_shapes(alive),
+        *_constants_kept_twice(alive, buffers),
+        *_largest(alive),
+    ]
+    order: tuple[AdviceKind, ...] = ("donate", "pad", "constant", "large")
+    return sorted(found, key=lambda item: (order.index(item.kind), -item.nbytes))
+
+
+def totals_by_owner(buffers: Iterable[BufferRecord]) -> dict[OwnerKind, int]:
+    """Bytes of live buffers by kind of owner. A buffer counts once for each kind, so the sum may exceed the whole."""
+    totals: collections.Counter[OwnerKind] = collections.Counter()
+    for buffer in buffers:
+        if buffer.state == "live":
+            for kind in {owner.kind for owner in buffer.owners}:
+                totals[kind] += buffer.nbytes
+    return dict(totals.most_common())
+
+
+def live_nbytes(buffers: Iterable[BufferRecord]) -> int:
+    """Bytes of all live buffers, each counted once."""
+    return sum(buffer.nbytes for buffer in buffers if buffer.state == "live")
+
+
+def aliases(graph: GraphRecord) -> list[tuple[str, int, bool]]:
+    """The graph's input-to-output alias map: (input name, output number, whether the memory is reused too).
+
+    An output is the new value of an input that the function changes in place; the memory is reused where
+    that input is donated.
+    """
+    return [
+        (binding.name, target, source in graph.donated_inputs)
+        for source, target in graph.mutations
+        if (binding := graph.argument(source)) is not None
+    ]
+
+
+def _donations(graphs: Iterable[GraphRecord], buffers: Iterable[BufferRecord]) -> Iterable[Advice]:
+    """Inputs that each run overwrites anyway: their old value is of no use to the user's own program.
+
+    Not those that share their buffer with something else, which would lose its value.
+    """
+    shared = {name for buffer in buffers if len(buffer.owners) > 1 for name in buffer.names}
+    for graph in graphs:
+        names = []
+        nbytes = 0
+        for source, _ in graph.mutations:
+            binding = graph.argument(source)
+            if source in graph.donated_inputs or binding is None:
+                continue
+            if binding.kind == "argument" and binding.name not in shared:
+                names.append(binding.name)
+                nbytes += binding.spec.nbytes
+        if names:
+            listed = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+            text = f"{graph.name} overwrites {listed} in each run: donate to reuse the memory"
+            yield Advice("donate", text, (graph.graph_id,), nbytes)
+
+
+def _same_but_for_shapes(graphs: Iterable[GraphRecord]) -> Iterable[Advice]:
+    alike: Mapping[object, list[GraphRecord]] = collections.defaultdict(list)
+    for graph in graphs:
+        inputs = tuple((binding.kind, binding.name, binding.spec.dtype) for binding in graph.inputs)
+        alike[graph.function, graph.source, graph.kind, graph.segment, inputs].append(graph)
+    for group in alike.values():
+        differing = []
+        for position, binding in enumerate(group[0].inputs):
+            shapes = list(dict.fromkeys(graph.inputs[position].spec.shape for graph in group))
+            if len(shapes) > 1 and binding.kind == "argument":
+                seen = ", ".join(shape_text(shape) for shape in shapes[:6]) + (", ..." if len(shapes) > 6 else "")
+                differing.append(f"`{user_name(binding.name)}` ({seen})")
+        if differing:
+            text = (
+                f"{len(group)} graphs of {group[0].function} differ only by the shape of {' and '.join(differing)}:"
+                " pad to one shape, or to a few, to compile less"
+            )
+            yield Advice("pad", text, tuple(graph.graph_id for graph in group), 0)
+
+
+def _constants_kept_twice(graphs: Iterable[GraphRecord], buffers: Iterable[BufferRecord]) -> Iterable[Advice]:
+    """Buffers of one shape and dtype, kept under one name by several graphs of one function.
+
+    Whether the values are equal would need a look at the device, so this says "may".
+    """
+    functions = {graph.graph_id: graph.function for graph in graphs}
+    alike: Mapping[object, list[BufferRecord]] = collections.defaultdict(list)
+    for buffer in buffers:
+        if buffer.state != "live":
+            continue
+        for owner in buffer.owners:
+            if owner.graph_id in functions:
+                constant = owner.name.rpartition(": ")[2]
+                alike[functions[owner.graph_id], constant, buffer.shape, buffer.dtype].append(buffer)
+    for group in alike.values():
+        distinct = {buffer.handle: buffer for buffer in group}
+        if len(distinct) > 1:
+            ids = tuple(
+                sorted({graph_id for buffer in group for graph_id in buffer.graph_ids if graph_id in functions})
+            )
+            wasted = sum(buffer.nbytes for buffer in distinct.values()) - group[0].nbytes
+            text = (
+                f"{functions[ids[0]]} keeps {len(distinct)} buffers of {group[0].dtype} {shape_text(group[0].shape)},"
+                " which may be one constant made anew in each graph: make it once and pass it as an argument"
+            )
+            yield Advice("constant", text, ids, wasted)
+
+
+def _largest(graphs: Iterable[GraphRecord]) -> Iterable[Advice]:
+    keepers = sorted((graph for graph in graphs if graph.saved_nbytes), key=lambda graph: -graph.saved_nbytes)
+    for graph in keepers[:LARGEST]:
+        plural = "s" if graph.saved_count != 1 else ""
+        text = f"{graph.name} keeps {graph.saved_count} saved buffer{plural} for later runs"
+        yield Advice("large", text, (graph.graph_id,), graph.saved_nbytes)
