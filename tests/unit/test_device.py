@@ -28,6 +28,16 @@ def test_the_cpu_is_chosen_where_there_is_no_accelerator() -> None:
     assert os.environ["PJRT_DEVICE"] == "CPU"
 
 
+def test_a_second_call_says_the_same() -> None:
+    assert device.choose_device() == device.choose_device()
+
+
+def test_the_cpu_in_spite_of_an_accelerator_is_put_down_to_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PJRT_DEVICE", "CPU")
+    monkeypatch.setattr(device, "find_accelerator", lambda: "4 TPU chips")
+    assert device.choose_device() == "device CPU: PJRT_DEVICE says so"
+
+
 def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PJRT_DEVICE", "")
     device.choose_device()

@@ -10,6 +10,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 ENVIRONMENT_VARIABLE = "PJRT_DEVICE"
+_SELECT_DEFAULT = "PJRT_SELECT_DEFAULT_DEVICE"  # "0" keeps torch_xla, and so us, from choosing
 
 # torch_xla registers these plugins itself, hardware or not, so they are no sign of an accelerator.
 _BUILT_IN_PLUGINS = frozenset({"cpu", "neuron", "tpu", "xpu"})
@@ -56,13 +57,14 @@ def choose_device() -> str:
 
     Call this before torch_xla is imported: at import it chooses for itself. Calling it again is harmless.
     """
+    found = find_accelerator()
+    if not found and not os.environ.get(ENVIRONMENT_VARIABLE) and os.environ.get(_SELECT_DEFAULT) != "0":
+        os.environ[ENVIRONMENT_VARIABLE] = "CPU"
     chosen = os.environ.get(ENVIRONMENT_VARIABLE)
+    if chosen == "CPU" and not found:  # whoever set it: the user, torch_xla at import, or we in an earlier call
+        return "device CPU: no accelerator was found"
     if chosen:
         return f"device {chosen}: {ENVIRONMENT_VARIABLE} says so"
-    if os.environ.get("PJRT_SELECT_DEFAULT_DEVICE") == "0":
-        return "no device yet: PJRT_SELECT_DEFAULT_DEVICE=0 leaves the choice to you"
-    found = find_accelerator()
     if found:
         return f"device chosen by torch_xla: found {found}"
-    os.environ[ENVIRONMENT_VARIABLE] = "CPU"
-    return "device CPU: no accelerator was found"
+    return f"no device yet: {_SELECT_DEFAULT}=0 leaves the choice to you"
