@@ -19,7 +19,7 @@ import time
 import warnings
 from typing import Literal
 
-GraphKind = Literal["inference", "forward", "backward"]
+GraphKind = Literal["inference", "forward", "backward", "optimizer"]
 BindingKind = Literal["argument", "attribute", "saved", "seed"]
 WarmUpMode = Literal["compile", "execute", "off"]
 TraceReason = Literal["first", "sizes", "evicted", "donated", "sharding", "donation"]
@@ -165,16 +165,7 @@ class DonationRefused:
     time_ns: int
 
 
-Report = (
-    GraphTraced
-    | GraphWarming
-    | GraphWarmed
-    | GraphEvicted
-    | GraphDropped
-    | Barrier
-    | Donated
-    | DonationRefused
-)
+Report = GraphTraced | GraphWarming | GraphWarmed | GraphEvicted | GraphDropped | Barrier | Donated | DonationRefused
 
 
 class Observer:
@@ -234,4 +225,3 @@ _ids = iter(range(1, 2**62))
 def next_graph_id() -> int:
     """A new process-wide graph id. Iterators over `range` are atomic under the interpreter lock."""
     return next(_ids)
-

@@ -1,0 +1,93 @@
+"""Keeps step barriers and traces apart, and tells observers of each step barrier.
+
+A trace works on wrappers that share the user's device data. A step barrier of another thread would
+execute through those wrappers and donate the user's buffers, so the two exclude each other through one
+lock. A step barrier passes through Python exactly once (``torch_xla.sync``, ``xm.mark_step``,
+``xm.optimizer_step`` and the parallel loader all call the same private function), which is where
+`install` puts its door.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from xla_notebook.backend import observer, runtime
+
+# Re-entrant: a materialization inside of a trace is the trace's own.
+_lock = threading.RLock()
+_STEP_BARRIERS = ("_xla_step_marker", "_xla_sync_live_tensors")
+
+# Counts the step barriers of the process. A graph compares it with the count at its last check to know
+# whether any of its saved buffers may have been donated since, at the cost of one integer comparison.
+count = 0
+
+# torch_xla names the cause of a compile from the Python frames above the barrier and expects its own
+# `sync` to be the first (csrc/debug_util.cpp). With its debug report on, our frame must not be there.
+_REPORTS_FRAMES = any(os.environ.get(name, "0") not in ("", "0") for name in ("PT_XLA_DEBUG", "PT_XLA_DEBUG_LEVEL"))
+
+_installed = False
+
+
+@contextlib.contextmanager
+def excluded() -> Iterator[None]:
+    """No step barrier of another thread begins while this is held."""
+    with _lock:
+        yield
+
+
+def _user_frame() -> tuple[str | None, int | None]:
+    """File and line of the nearest caller outside torch_xla and this package."""
+    frame = sys._getframe(2)
+    while frame is not None:
+        name = frame.f_globals.get("__name__", "")
+        if not name.startswith(("torch_xla", "xla_notebook", "torch.", "contextlib")):
+            return frame.f_code.co_filename, frame.f_lineno
+        frame = frame.f_back  # type: ignore[assignment]
+    return None, None
+
+
+def _guarded(barrier: Callable[..., Any]) -> Callable[..., Any]:
+    def step_barrier(*args: Any, **kwargs: Any) -> Any:
+        global count
+        with _lock:
+            count += 1
+            if not observer.watching():
+                return barrier(*args, **kwargs)
+            started = observer.now_ns()
+            filename, line = _user_frame()
+            result = barrier(*args, **kwargs)
+        observer.send(
+            observer.Barrier(
+                cause="step barrier",
+                filename=filename,
+                line=line,
+                graph_id=None,
+                tensors=0,
+                started_ns=started,
+                ended_ns=observer.now_ns(),
+            )
+        )
+        return result
+
+    return step_barrier
+
+
+def install() -> None:
+    """Stand at the door of every step barrier from now on. Calling it again changes nothing."""
+    global _installed
+    with _lock:
+        if _installed or _REPORTS_FRAMES:
+            return
+        for name in _STEP_BARRIERS:
+            runtime.wrap_private(name, _guarded)
+        _installed = True
+
+
+def seen_all() -> bool:
+    """Whether `count` can be trusted to count every step barrier."""
+    return _installed

@@ -1,0 +1,184 @@
+"""All cached graphs of the process: builds them, finds the one for a call, and rebuilds what was lost."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from xla_notebook.backend import observer, runtime, warmup
+from xla_notebook.backend.config import config
+from xla_notebook.backend.fallback import HostStep, Segment, source_line
+from xla_notebook.backend.graph import CachedGraph, RebuildReason, SavedBufferDonatedError
+from xla_notebook.backend.observer import GraphKind, TraceReason, WarmUpMode
+from xla_notebook.backend.tracing import Traced, trace
+
+# More sizes than this of one dynamic function, and the oldest graph goes. XLA's own cache holds 2048.
+_MOST_SIZES = 512
+
+_graphs: weakref.WeakValueDictionary[int, CachedGraph] = weakref.WeakValueDictionary()
+
+
+def graphs() -> list[CachedGraph]:
+    """The cached graphs that are alive, oldest first."""
+    return [graph for _, graph in sorted(_graphs.items())]
+
+
+@dataclasses.dataclass(frozen=True)
+class Origin:
+    """Where a compiled function comes from, for people: its name, place, kind and its inputs' names."""
+
+    function: str
+    filename: str | None
+    line: int | None
+    kind: GraphKind
+    names: Mapping[str, str]
+    warm_up: WarmUpMode | None
+
+
+class SegmentGraphs:
+    """The cached graphs of one segment: one, or one for each set of sizes if the segment is dynamic."""
+
+    def __init__(
+        self,
+        segment: Segment,
+        literals: Mapping[Node, Any],
+        origin: Origin,
+        device: torch.device,
+        host_steps: Sequence[HostStep],
+        donated: frozenset[Node],
+    ):
+        self.segment = segment
+        self._literals = literals
+        self._origin = origin
+        self._device = device
+        self._host_steps = host_steps
+        self._donated = frozenset(i for i, node in enumerate(segment.inputs) if node in donated)
+        self._by_size: dict[Any, CachedGraph] = {}
+        self._lock = threading.RLock()
+
+    def for_inputs(self, inputs: Sequence[Any]) -> CachedGraph:
+        """The graph for a call's inputs, traced and warmed if it is the first with their sizes."""
+        key = _sizes(inputs) if self.segment.dynamic else None
+        graph = self._by_size.get(key)
+        if graph is None:
+            with self._lock:
+                graph = self._by_size.get(key)
+                if graph is None:
+                    graph = self._build(inputs, "sizes" if self._by_size else "first")
+                    if len(self._by_size) >= _MOST_SIZES:
+                        del self._by_size[next(iter(self._by_size))]
+                    self._by_size[key] = graph
+        return graph
+
+    def _build(self, inputs: Sequence[Any], reason: TraceReason) -> CachedGraph:
+        graph_id = observer.next_graph_id()
+        graph = CachedGraph(graph_id, self._trace(graph_id, inputs, reason), len(inputs), self._device, self._rebuild)
+        _graphs[graph_id] = graph
+        weakref.finalize(graph, _dropped, graph_id, graph.saved_nbytes).atexit = False
+        return graph
+
+    def _rebuild(self, graph: CachedGraph, inputs: Sequence[Any], reason: RebuildReason) -> None:
+        if reason == "donated" and config.on_donated == "raise":
+            raise SavedBufferDonatedError(
+                f"a buffer that graph {graph.graph_id} of {self._origin.function} keeps for later runs was donated;"
+                " set on_donated to 'recover' to trace the graph again instead"
+            )
+        if reason == "evicted":
+            observer.send(observer.GraphEvicted(graph.graph_id, graph.hash.hex(), observer.now_ns()))
+        with self._lock:
+            graph.load(self._trace(graph.graph_id, inputs, reason))
+
+    def _trace(self, graph_id: int, inputs: Sequence[Any], reason: TraceReason) -> Traced:
+        mode = self._origin.warm_up or config.warm_up
+        # A first run that finds nothing in the cache is how mode `off` gets to compile.
+        if mode == "off" and reason == "evicted":
+            mode = "compile"
+        started = observer.now_ns()
+        guarded = mode == "execute" and config.guard
+        with trace(
+            self.segment,
+            _copies(inputs, self._device) if guarded else inputs,
+            self._literals,
+            self._device,
+            donated=self._donated,
+            copy_saved=guarded or config.saved_buffers == "copy",
+            in_place=mode == "execute",
+        ) as traced:
+            if not traced.hash:
+                return traced
+            if observer.watching():
+                self._report(graph_id, traced, inputs, reason, started)
+            warmup.warm(traced, graph_id, mode)
+            return traced
+
+    def _report(self, graph_id: int, traced: Traced, inputs: Sequence[Any], reason: TraceReason, started: int) -> None:
+        nodes = self.segment.inputs
+        bindings = []
+        for parameter in traced.parameters:
+            if parameter.kind == "seed":
+                bindings.append(observer.Binding("seed", 0, "random seed", observer.TensorSpec((), "int64", 8)))
+            elif parameter.kind == "saved":
+                spec = _spec(traced.saved[parameter.index])
+                bindings.append(observer.Binding("saved", parameter.index, f"constant {parameter.index}", spec))
+            else:
+                node = nodes[parameter.index]
+                kind: observer.BindingKind = "attribute" if node.op == "get_attr" else "argument"
+                name = self._origin.names.get(node.name, node.name)
+                bindings.append(observer.Binding(kind, parameter.index, name, _spec(inputs[parameter.index])))
+        positions = [i for i, _ in enumerate(self.segment.outputs) if i not in traced.numbers]
+        targets = [self.segment.outputs[i].target for i in positions]
+        ended = observer.now_ns()
+        observer.send(
+            observer.GraphTraced(
+                graph_id=graph_id,
+                hash=traced.hash.hex(),
+                function=self._origin.function,
+                filename=self._origin.filename,
+                line=self._origin.line,
+                kind=self._origin.kind,
+                segment=self.segment.index,
+                reason=reason,
+                inputs=tuple(bindings),
+                outputs=tuple(_spec(root) for root in traced.roots),
+                mutations=tuple((nodes.index(t), k) for k, t in enumerate(targets) if t is not None),
+                donated_inputs=traced.donated,
+                saved_nbytes=sum(t.numel() * t.element_size() for t in traced.saved),
+                op_count=traced.op_count,
+                host_ops=tuple(
+                    observer.HostOp(str(step.node.target), step.why, source_line(step.node))
+                    for step in self._host_steps
+                ),
+                trace_ns=ended - started,
+                started_ns=started,
+            )
+        )
+
+
+def _spec(tensor: torch.Tensor) -> observer.TensorSpec:
+    return observer.TensorSpec(
+        tuple(int(n) for n in tensor.shape),
+        str(tensor.dtype).removeprefix("torch."),
+        tensor.numel() * tensor.element_size(),
+    )
+
+
+def _sizes(inputs: Sequence[Any]) -> tuple[Any, ...]:
+    # 1, 1.0 and True are equal but not the same to a graph.
+    return tuple(v.shape if isinstance(v, torch.Tensor) else (type(v), v) for v in inputs)
+
+
+def _copies(inputs: Sequence[Any], device: torch.device) -> list[Any]:
+    """Private device copies of the tensors, for the guard to let a warm-up donate instead of them."""
+    tensors = [v.cpu() for v in inputs if isinstance(v, torch.Tensor)]
+    copies = iter(runtime.uploaded(tensors, device))
+    return [next(copies) if isinstance(v, torch.Tensor) else v for v in inputs]
+
+
+def _dropped(graph_id: int, saved_nbytes: int) -> None:
+    observer.send(observer.GraphDropped(graph_id, saved_nbytes, observer.now_ns()))

@@ -1,0 +1,132 @@
+"""CachedGraph: one executable in XLA's cache, what to feed it, and the hot path that runs it."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import torch
+
+from xla_notebook.backend import barriers, runtime
+from xla_notebook.backend.tracing import Traced
+
+State = Literal["warm", "cold", "evicted", "dropped"]
+RebuildReason = Literal["evicted", "donated"]
+
+# The step of torch_xla's own bridge from one call's seed to the next (lazy_graph_executor, MarkStep).
+_SEED_STEP = (1012031, 7012063)
+
+
+class SavedBufferDonatedError(RuntimeError):
+    """A buffer that a graph keeps for later runs was donated by something else."""
+
+
+class CachedGraph:
+    """An executable with the bindings of its parameters.
+
+    `runs` counts its runs; `state` says whether XLA's cache is known to hold the executable. `run` takes
+    the segment's inputs in order and gives the executable's results: fresh tensors, one for each output
+    of the segment that is a tensor.
+    """
+
+    def __init__(
+        self,
+        graph_id: int,
+        traced: Traced,
+        input_count: int,
+        device: torch.device,
+        rebuild: Callable[[CachedGraph, Sequence[Any], RebuildReason], None],
+    ):
+        self.graph_id = graph_id
+        self.state: State = "warm"
+        self.runs = 0
+        self._input_count = input_count
+        self._device = device
+        self._rebuild = rebuild
+        # Positions of inputs that came pending before: looked at first, as an exception costs more.
+        self._often_pending: tuple[int, ...] = ()
+        self.load(traced)
+
+    def load(self, traced: Traced) -> None:
+        """Take over a trace: at first, and again when the executable or a saved buffer was lost."""
+        self.hash = traced.hash
+        self.saved = traced.saved
+        self.numbers = traced.numbers
+        self.donated = traced.donated
+        self.saved_nbytes = sum(t.numel() * t.element_size() for t in traced.saved)
+        self._checked_barriers = barriers.count if barriers.seen_all() else -1
+        self._seeded = any(p.kind == "seed" for p in traced.parameters)
+        offsets = {
+            "argument": 0,
+            "saved": self._input_count,
+            "seed": self._input_count + len(self.saved),
+        }
+        self._select = _selector([offsets[p.kind] + p.index for p in traced.parameters], self._input_count)
+
+    def run(self, inputs: Sequence[Any]) -> list[torch.Tensor]:
+        """Run the executable on the segment's inputs; asynchronous, as all of torch_xla."""
+        if self.saved and self._checked_barriers != barriers.count:
+            self._check_saved(inputs)
+        if self._often_pending:
+            self._materialize(inputs)
+        pool = inputs
+        if self.saved:
+            pool = [*inputs, *self.saved]
+        if self._seeded:
+            seed = runtime.rng_seed()
+            # Draws of the user's own since the last step are behind the running seed, not the base seed.
+            runtime.set_rng_seed(seed)
+            pool = [*pool, runtime.seed_tensor(self._device)]
+        try:
+            results = runtime.run_cached_graph(self.hash, self._select(pool) if self._select else pool)
+        except RuntimeError as error:
+            self._mend(error, inputs)
+            return self.run(inputs)
+        if self._seeded:
+            add, multiply = _SEED_STEP
+            runtime.set_rng_seed((add + seed * multiply) % 2**64)
+        self.runs += 1
+        return results
+
+    def _mend(self, error: RuntimeError, inputs: Sequence[Any]) -> None:
+        """A run was refused before it changed anything: remove the cause, or raise `error`."""
+        if runtime.says_evicted(error):
+            self._rebuild(self, inputs, "evicted")
+        elif runtime.says_pending(error) and not runtime.skips_pending_check():
+            positions = [i for i, v in enumerate(inputs) if _on_xla(v)]
+            waiting = runtime.pending([inputs[i] for i in positions])
+            found = {i for i, waits in zip(positions, waiting) if waits}
+            if not found:
+                raise error
+            self._often_pending = tuple(sorted({*self._often_pending, *found}))
+        else:
+            raise error
+
+    def _materialize(self, inputs: Sequence[Any]) -> None:
+        candidates = [inputs[i] for i in self._often_pending if _on_xla(inputs[i])]
+        lazy = [t for t, waits in zip(candidates, runtime.pending(candidates)) if waits]
+        if lazy and not runtime.skips_pending_check():
+            runtime.increment_counter("DynamoSyncInputExecuteTime", 1)
+            with barriers.excluded():
+                runtime.materialize(lazy)
+
+    def _check_saved(self, inputs: Sequence[Any]) -> None:
+        """A step barrier has passed since the last look: are the saved buffers still there?"""
+        if barriers.seen_all():
+            self._checked_barriers = barriers.count
+        if any(runtime.handle(t) is None for t in self.saved):
+            self._rebuild(self, inputs, "donated")
+
+
+def _on_xla(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.device.type == "xla"
+
+
+def _selector(order: list[int], input_count: int) -> Callable[[Sequence[Any]], Sequence[Any]] | None:
+    """Picks the parameters out of [*inputs, *saved, seed]; None if they are just the inputs."""
+    if order == list(range(input_count)):
+        return None
+    if len(order) > 1:
+        return operator.itemgetter(*order)
+    return lambda pool: [pool[i] for i in order]

@@ -1,0 +1,293 @@
+"""The only door to torch_xla's private API.
+
+Every private name that the package uses is listed in `_PRIVATE` and checked when this module is
+imported, so that an unsupported torch_xla gives one clear error instead of an `AttributeError` in the
+middle of a training run. Facts were measured with torch 2.9.0 and torch_xla 2.9.0; where they come from
+C++, the function of ``torch_xla/csrc`` is named.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, cast
+
+import torch
+import torch_xla
+from torch_xla._dynamo import config as _bridge_config
+
+SUPPORTED = "2.9"
+
+_PRIVATE = (
+    "_check_device_tensor_need_materialization",
+    "_check_tensor_need_materialization",
+    "_get_base_seed_as_tensor",
+    "_get_buffer_donation",
+    "_get_executed_fallback_ops",
+    "_get_graph_hash",
+    "_get_seed_info_id",
+    "_get_tensors_handle",
+    "_get_tensors_xla_device_data_node",
+    "_get_use_eager_mode",
+    "_get_xla_sharding_specs",
+    "_get_xla_tensors_hlo",
+    "_get_xla_op_sharding",
+    "_get_xla_tensors_text",
+    "_run_cached_graph",
+    "_set_buffer_donation",
+    "_set_use_eager_mode",
+    "_unsafe_buffer_pointer",
+    "_xla_computation_cache_is_initialized",
+    "_xla_counter_value",
+    "_xla_get_enable_alias_with_buffer_donor_config",
+    "_xla_get_rng_seed",
+    "_xla_get_tensor_id",
+    "_xla_increment_counter",
+    "_xla_mark_sharding",
+    "_xla_metric_data",
+    "_xla_runtime_is_initialized",
+    "_xla_set_enable_alias_with_buffer_donor_config",
+    "_xla_set_rng_seed",
+    "_xla_step_marker",
+    "_xla_sync_live_tensors",
+    "_xla_sync_multi",
+    "_xla_tensors_from_aten",
+    "_xla_warm_up_cache",
+)
+
+
+class UnsupportedTorchXLA(ImportError):
+    """The installed torch_xla lacks something that the backend is built on."""
+
+
+_C: Any = torch_xla._XLAC
+_missing = [name for name in _PRIVATE if not hasattr(_C, name)]
+if _missing:
+    raise UnsupportedTorchXLA(
+        f"xla_notebook is written for torch_xla {SUPPORTED}; torch_xla {torch_xla.__version__} has no"
+        f" {', '.join(_missing)}. Install a supported one: pip install 'torch_xla>=2.9,<2.10'"
+        " 'torch>=2.9,<2.10'"
+    )
+
+# The seed's data node carries this tensor id (init_python_bindings.cpp, kSeedInfoId).
+SEED_ID: int = _C._get_seed_info_id()
+
+# Bound once: the hot path calls these with nothing in between.
+run_cached_graph: Callable[[bytes, Sequence[torch.Tensor]], list[torch.Tensor]] = _C._run_cached_graph
+pending: Callable[[Sequence[torch.Tensor]], list[bool]] = _C._check_tensor_need_materialization
+handles: Callable[[Sequence[torch.Tensor]], list[int]] = _C._get_tensors_handle
+get_donation: Callable[[torch.Tensor], bool] = _C._get_buffer_donation
+increment_counter: Callable[[str, int], None] = _C._xla_increment_counter
+
+# What `_run_cached_graph` says; both are checked before anything of the call is changed
+# (XLAGraphExecutor::ExecuteComputationWithBarrier).
+_EVICTED = "Failed to get computation by hash"
+_PENDING = "can not be a pending ir"
+
+
+def says_evicted(error: RuntimeError) -> bool:
+    """Whether a run failed because XLA's cache no longer holds the executable."""
+    return _EVICTED in str(error)
+
+
+def says_pending(error: RuntimeError) -> bool:
+    """Whether a run failed because an argument's value was still lazy IR."""
+    return _PENDING in str(error)
+
+
+def skips_pending_check() -> bool:
+    """torch_xla's own switch ``torch_xla._dynamo.config.skip_input_data_check``, read at each use."""
+    return bool(_bridge_config.skip_input_data_check)
+
+
+def current_device() -> torch.device:
+    """The default XLA device. Creates the runtime client if there is none yet."""
+    return torch_xla.device()
+
+
+def runtime_is_up() -> bool:
+    """Whether the XLA client exists, without creating it."""
+    return bool(_C._xla_runtime_is_initialized())
+
+
+# --- tensors and buffers ---------------------------------------------------------------------------
+
+
+def wrapper(tensor: torch.Tensor) -> torch.Tensor | None:
+    """A private tensor over the same device data; None if `tensor` has no data node (a constant).
+
+    In-place operators on the wrapper change the wrapper alone. Asking relabels the data's tensor id to
+    the wrapper's, which is how graph inputs are recognised; the user's next in-place step relabels it.
+    """
+    _ids, tensors = _C._get_tensors_xla_device_data_node([tensor])
+    return cast(torch.Tensor, tensors[0]) if tensors else None
+
+
+def uploaded(tensors: Sequence[torch.Tensor], device: torch.device) -> list[torch.Tensor]:
+    """Each CPU tensor in a device buffer of its own.
+
+    ``tensor.to("xla")`` would not do: it turns 0 and 1 into constants and lets equal scalars share one
+    cached buffer (XLAGraphExecutor::GetDeviceData).
+    """
+    if not tensors:
+        return []
+    names = [str(device)] * len(tensors)
+    return cast("list[torch.Tensor]", _C._xla_tensors_from_aten(list(tensors), names, None))
+
+
+def tensor_id(tensor: torch.Tensor) -> int:
+    """torch_xla's id of the tensor (not of its data)."""
+    return int(_C._xla_get_tensor_id(tensor))
+
+
+def handle(tensor: torch.Tensor) -> int | None:
+    """The handle of a materialized tensor's buffer; None if it is pending or deleted."""
+    try:
+        return handles([tensor])[0]
+    except RuntimeError:
+        return None
+
+
+def address(tensor: torch.Tensor) -> int | None:
+    """The device address of a materialized tensor's buffer; None if pending or deleted.
+
+    Two tensors that had the same address one after the other used the same memory: how aliasing is seen.
+    """
+    try:
+        return int(_C._unsafe_buffer_pointer(tensor))
+    except RuntimeError:
+        return None
+
+
+def materialize(tensors: Sequence[torch.Tensor]) -> None:
+    """Execute the pending work of `tensors` and wait, without donating any buffer.
+
+    With ``sync_xla_data`` false no buffer is given away (XLAGraphExecutor::GetBufferDonors), so other
+    pending work that reads the tensors' old values stays valid; with true it would not.
+    """
+    _C._xla_sync_multi(list(tensors), [], True, False)
+
+
+def step_barrier_on(tensors: Sequence[torch.Tensor]) -> None:
+    """Execute `tensors` as a step barrier does, donation included. Only for warm-up mode `execute`."""
+    _C._xla_sync_multi(list(tensors), [], True, True)
+
+
+def set_donation(tensor: torch.Tensor, donate: bool) -> None:
+    """Mark the tensor's present buffer as one that the next donating graph may take."""
+    _C._set_buffer_donation(tensor, donate)
+
+
+def anything_pending(device: torch.device) -> int:
+    """How many live tensors of the device have pending work."""
+    return sum(_C._check_device_tensor_need_materialization(str(device)))
+
+
+# --- graphs ----------------------------------------------------------------------------------------
+
+
+def graph_inputs(roots: Sequence[torch.Tensor]) -> tuple[list[int], list[torch.Tensor]]:
+    """The device data that `roots` need, in the order of the executable's parameters: ids and tensors."""
+    ids, tensors = _C._get_tensors_xla_device_data_node(list(roots))
+    return ids, tensors
+
+
+@contextlib.contextmanager
+def _donor_config(enabled: bool) -> Iterator[None]:
+    saved = _C._xla_get_enable_alias_with_buffer_donor_config()
+    _C._xla_set_enable_alias_with_buffer_donor_config(enabled)
+    try:
+        yield
+    finally:
+        _C._xla_set_enable_alias_with_buffer_donor_config(saved)
+
+
+def graph_hash(roots: Sequence[torch.Tensor]) -> bytes:
+    """torch_xla's hash of the graph of `roots`, buffers marked for donation included."""
+    with _donor_config(True):
+        return bytes(_C._get_graph_hash(list(roots)))
+
+
+def warm_up(roots: Sequence[torch.Tensor]) -> None:
+    """Compile the graph of `roots` into XLA's cache without executing it. Releases the GIL."""
+    with _donor_config(True):
+        _C._xla_warm_up_cache(list(roots), [])
+
+
+def ir_text(roots: Sequence[torch.Tensor]) -> str:
+    """The lazy IR of `roots` as text. Executes nothing."""
+    return str(_C._get_xla_tensors_text(list(roots)))
+
+
+def hlo_text(roots: Sequence[torch.Tensor]) -> str:
+    """The HLO of `roots` as text. Executes and compiles nothing."""
+    return str(_C._get_xla_tensors_hlo(list(roots)))
+
+
+# --- counters --------------------------------------------------------------------------------------
+
+
+def compilations() -> int:
+    """How many graphs were compiled because XLA's cache did not hold them."""
+    return int(_C._xla_counter_value("UncachedCompile") or 0)
+
+
+def host_reads() -> tuple[int, ...]:
+    """Changes whenever an operator was run on the host or read a value from the device.
+
+    Fallback operators have a counter each (aten_fallback.cpp); ``_local_scalar_dense`` and ``_to_cpu``
+    are the two ways in which an XLA kernel reads a value.
+    """
+    value = _C._xla_counter_value
+    return (
+        *(value(name) or 0 for name in _C._get_executed_fallback_ops()),
+        value("xla::_local_scalar_dense") or 0,
+        value("xla::_to_cpu") or 0,
+    )
+
+
+# --- random numbers --------------------------------------------------------------------------------
+
+
+def rng_seed() -> int:
+    """The running seed of the default device, after all draws recorded so far."""
+    return int(_C._xla_get_rng_seed(""))
+
+
+def set_rng_seed(seed: int) -> None:
+    """Start a new sequence of draws at `seed`. ``set_rng_seed(rng_seed())`` changes no later draw."""
+    _C._xla_set_rng_seed(seed, "")
+
+
+def seed_tensor(device: torch.device) -> torch.Tensor:
+    """The seed as a device tensor, ready to be a graph's input. Uploads eight bytes."""
+    return cast(torch.Tensor, _C._get_base_seed_as_tensor(str(device)))
+
+
+# --- modes -----------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def lazy_mode() -> Iterator[None]:
+    """Suspend ``torch_xla.experimental.eager_mode``: a trace must stay lazy."""
+    saved = _C._get_use_eager_mode()
+    _C._set_use_eager_mode(False)
+    try:
+        yield
+    finally:
+        _C._set_use_eager_mode(saved)
+
+
+def is_spmd() -> bool:
+    """Whether the process runs sharded (``torch_xla.runtime.use_spmd``)."""
+    return bool(torch_xla.runtime.is_spmd())
+
+
+def sharding_specs(tensors: Sequence[torch.Tensor]) -> list[str]:
+    """How each tensor is sharded, as torch_xla's text."""
+    return list(_C._get_xla_sharding_specs(list(tensors)))
+
+
+def wrap_private(name: str, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    """Put ``wrap(function)`` in the place of a private function."""
+    setattr(_C, name, wrap(getattr(_C, name)))

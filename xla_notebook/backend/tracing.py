@@ -1,0 +1,310 @@
+"""FX segment and arguments -> traced graph: roots, bindings, saved buffers. Nothing executes.
+
+Note [Private wrappers]. The segment runs on wrappers that share the arguments' device data. In-place
+work changes a wrapper alone, so when the trace is over, or fails, dropping the wrappers leaves the user's
+tensors as they were: no clones, no restoring copies, no step barrier.
+
+Note [Stand-ins]. Two arguments that share device data (``x`` and ``x.detach()``), or a one-element
+argument that shares a buffer with a constant of torch_xla's scalar cache, would become one graph input,
+and a later call in which they differ would silently compute the wrong thing. Such an argument is traced
+through a buffer of its own, filled with zeros; graphs never contain an argument's value, so only shape
+and dtype matter.
+
+Note [Fingerprint]. torch_xla's hash forgets which parameter feeds which operator: ``a*b + c`` and
+``a*c + b`` can hash alike (pytorch/xla issue 8353), and so can the entries of a persistent cache. The
+wiring of the segment is therefore hashed here and put into the graph as the size of an empty constant,
+in a select that XLA removes. Two graphs of ours get one executable only if both hashes agree. Numbers
+that torch_xla turns into inputs (scalars) stay out of the fingerprint, so that graphs that differ only in
+a learning rate still share an executable.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.fx import Node
+from torch.utils._python_dispatch import _disable_current_modes
+
+from xla_notebook.backend import barriers, runtime
+from xla_notebook.backend.fallback import Output, Segment, tensors_of
+
+
+class HostNodes(Exception):
+    """The trace met nodes that ran on the host or read a value. Split around them and trace again."""
+
+    def __init__(self, names: Mapping[str, str]):
+        super().__init__(f"nodes that need the host: {', '.join(names)}")
+        self.names = dict(names)
+
+
+@dataclasses.dataclass(frozen=True)
+class Parameter:
+    """One parameter of the executable: `kind` ``argument`` (position in the segment's inputs),
+    ``saved`` (position in `Traced.saved`) or ``seed``."""
+
+    kind: str
+    index: int
+
+
+@dataclasses.dataclass
+class Traced:
+    """A recorded graph. `roots` are alive (and lazy) only inside of `trace`'s context.
+
+    `numbers`: outputs of the segment that are Python numbers, by position. The other outputs are the
+    executable's results in order; it has none if `hash` is empty.
+    """
+
+    hash: bytes
+    roots: list[torch.Tensor]
+    parameters: tuple[Parameter, ...]
+    saved: list[torch.Tensor]
+    numbers: dict[int, Any]
+    donated: tuple[int, ...]
+    op_count: int
+
+
+@contextlib.contextmanager
+def trace(
+    segment: Segment,
+    values: Sequence[Any],
+    literals: Mapping[Node, Any],
+    device: torch.device,
+    donated: frozenset[int] = frozenset(),
+    copy_saved: bool = False,
+    in_place: bool = False,
+) -> Iterator[Traced]:
+    """Record `segment` on `values` (its inputs: tensors and numbers). Use the result inside the context.
+
+    Pending arguments are materialized first, without donation. `donated`: positions of inputs whose
+    buffers the executable may take. `in_place`: let the roots of updated arguments be their wrappers, so
+    that a step barrier over the roots donates the old buffers. Raises `HostNodes` if the segment cannot be one graph, and whatever
+    an operator raises; the user's tensors and random state are then as they were.
+    """
+    tensors = [v for v in values if isinstance(v, torch.Tensor) and v.device.type == "xla"]
+    with barriers.excluded(), runtime.lazy_mode(), _plain_dispatch():
+        lazy = [t for t, waits in zip(tensors, runtime.pending(tensors)) if waits]
+        if lazy:
+            runtime.materialize(lazy)
+        seed = runtime.rng_seed()
+        # Draws recorded by the user are part of the seed's IR; the trace starts from a plain seed.
+        runtime.set_rng_seed(seed)
+        marks = [(t, runtime.get_donation(t)) for t in tensors]
+        for tensor, mark in marks:
+            if mark:
+                # Which inputs this graph donates is decided by `donated` alone.
+                runtime.set_donation(tensor, False)
+        recording = _Recording(segment, literals, device)
+        try:
+            recording.stand_in(values)
+            recording.run()
+            yield recording.finish(donated, copy_saved, in_place)
+        except BaseException as error:
+            # A traceback kept by the notebook would keep the wrappers, and with them lazy work on the
+            # user's buffers, which the next step barrier would execute and donate.
+            if error.__traceback__ is not None:
+                traceback.clear_frames(error.__traceback__)
+            raise
+        finally:
+            recording.forget()
+            for tensor, mark in marks:
+                if runtime.get_donation(tensor) != mark:
+                    runtime.set_donation(tensor, mark)
+            runtime.set_rng_seed(seed)
+
+
+@contextlib.contextmanager
+def _plain_dispatch() -> Iterator[None]:
+    """No autograd, inference mode, autocast or dispatch modes: the FX graph has all of them in it."""
+    with torch.inference_mode(False), torch.no_grad(), torch._C._DisableAutocast(), _disable_current_modes():
+        yield
+
+
+class _Recording:
+    def __init__(self, segment: Segment, literals: Mapping[Node, Any], device: torch.device):
+        self.segment = segment
+        self.device = device
+        self.env: dict[Node, Any] = dict(literals)
+        self.stand_ins: list[Any] = []
+        self.position_of_handle: dict[int, int] = {}
+        self.roots: list[torch.Tensor] = []
+
+    def forget(self) -> None:
+        """Drop everything lazy, whoever still holds this object."""
+        self.env.clear()
+        self.stand_ins.clear()
+        self.roots.clear()
+
+    def stand_in(self, values: Sequence[Any]) -> None:
+        """A tensor of its own for each input; see Notes [Private wrappers] and [Stand-ins]."""
+        zeros: list[tuple[int, torch.Tensor]] = []
+        for position, value in enumerate(values):
+            stand_in = value
+            if isinstance(value, torch.Tensor):
+                shared = value.device.type != "xla" or value.numel() <= 1
+                stand_in = None if shared else runtime.wrapper(value)
+                if stand_in is not None:
+                    known = self.position_of_handle.setdefault(runtime.handles([stand_in])[0], position)
+                    if known != position:
+                        stand_in = None
+                if stand_in is None:
+                    zeros.append((position, torch.zeros(value.shape, dtype=value.dtype)))
+            self.stand_ins.append(stand_in)
+        uploaded = runtime.uploaded([zero for _, zero in zeros], self.device)
+        for (position, _), tensor in zip(zeros, uploaded):
+            self.stand_ins[position] = tensor
+            self.position_of_handle[runtime.handles([tensor])[0]] = position
+        self.env.update(zip(self.segment.inputs, self.stand_ins))
+
+    def run(self) -> None:
+        env = self.env
+        reads = runtime.host_reads()
+        found: dict[str, str] = {}
+        for node in self.segment.nodes:
+            args = torch.fx.node.map_arg(node.args, env.__getitem__)
+            kwargs = torch.fx.node.map_arg(node.kwargs, env.__getitem__)
+            try:
+                env[node] = node.target(*args, **kwargs)  # type: ignore[operator]
+            except RuntimeError:
+                # On the host it may have failed because a stand-in's zeros are not the argument's value.
+                if runtime.host_reads() == reads:
+                    raise
+                found[node.name] = "fell back to the host"
+                break
+            now = runtime.host_reads()
+            if now != reads:
+                reads = now
+                if not _reads_only_literals(node, env):
+                    found[node.name] = "fell back to the host"
+        if found:
+            raise HostNodes(found)
+
+    def finish(self, donated: frozenset[int], copy_saved: bool, in_place: bool) -> Traced:
+        numbers: dict[int, Any] = {}
+        for position, output in enumerate(self.segment.outputs):
+            value = self.env[output.node]
+            if isinstance(value, torch.Tensor):
+                self.roots.append(value)
+            else:
+                numbers[position] = value
+        if not self.roots:
+            return Traced(b"", [], (), [], numbers, (), len(self.segment.nodes))
+        self._make_computed()
+        parameters, saved = self._bind()
+        self.roots[0] = _salted(self.roots[0], self._fingerprint(parameters, donated))
+        if in_place:
+            self._update_wrappers()
+        for position in donated:
+            runtime.set_donation(self.stand_ins[position], True)
+        if copy_saved:
+            saved = _private_copies(saved, self.device)
+        return Traced(
+            hash=runtime.graph_hash(self.roots),
+            roots=self.roots,
+            parameters=tuple(parameters),
+            saved=saved,
+            numbers=numbers,
+            donated=tuple(sorted(donated)),
+            op_count=len(self.segment.nodes),
+        )
+
+    def _make_computed(self) -> None:
+        """Make every root a result of its own: also copies, constants and values handed out twice."""
+        seen: set[int] = set()
+        for i, (root, computed) in enumerate(zip(self.roots, runtime.pending(self.roots))):
+            identity = runtime.tensor_id(root)
+            if not computed or identity in seen:
+                self.roots[i] = _salted(root, 0)
+            seen.add(identity)
+
+    def _update_wrappers(self) -> None:
+        outputs = [o for o in self.segment.outputs if isinstance(self.env[o.node], torch.Tensor)]
+        for i, output in enumerate(outputs):
+            if output.target is not None:
+                self.roots[i] = self.env[output.target].copy_(self.roots[i])
+
+    def _bind(self) -> tuple[list[Parameter], list[torch.Tensor]]:
+        parameters: list[Parameter] = []
+        saved: list[torch.Tensor] = []
+        for identity, tensor in zip(*runtime.graph_inputs(self.roots)):
+            if identity == runtime.SEED_ID:
+                parameters.append(Parameter("seed", 0))
+                continue
+            position = self.position_of_handle.get(runtime.handles([tensor])[0])
+            if position is None:
+                parameters.append(Parameter("saved", len(saved)))
+                saved.append(tensor)
+            else:
+                parameters.append(Parameter("argument", position))
+        return parameters, saved
+
+    def _fingerprint(self, parameters: Sequence[Parameter], donated: frozenset[int]) -> int:
+        """The wiring of the graph as a positive number of 60 bits; see Note [Fingerprint]."""
+        wiring = _Wiring(self.segment)
+        digest = hashlib.blake2b(digest_size=8)
+        for node in self.segment.nodes:
+            digest.update(wiring.describe(node).encode())
+        digest.update(repr([(wiring.name(o.node), bool(o.target)) for o in self.segment.outputs]).encode())
+        digest.update(repr([(p.kind, p.index) for p in parameters]).encode())
+        digest.update(repr(sorted(donated)).encode())
+        return int.from_bytes(digest.digest(), "big") >> 4
+
+
+def _reads_only_literals(node: Node, env: Mapping[Node, Any]) -> bool:
+    """Whether what a node read on the host cannot change: it works on CPU literals."""
+    return all(t.device.type != "xla" for n in node.all_input_nodes for t in tensors_of(env[n]))
+
+
+def _salted(root: torch.Tensor, salt: int) -> torch.Tensor:
+    """`root`, as the result of a select between `root` and itself whose predicate is made from `salt`.
+
+    XLA folds the predicate (no element of an empty tensor is true) and drops the select.
+    """
+    empty = torch.zeros((0, salt), dtype=torch.bool, device=root.device)
+    return torch.where(empty.any(), root, root)
+
+
+def _private_copies(tensors: Sequence[torch.Tensor], device: torch.device) -> list[torch.Tensor]:
+    return runtime.uploaded([t.cpu() for t in tensors], device)
+
+
+@functools.lru_cache(maxsize=None)
+def _scalar_arguments(target: Any) -> frozenset[int | str]:
+    """Positions and names of an operator's scalar arguments, which torch_xla feeds as graph inputs."""
+    if not isinstance(target, torch._ops.OpOverload):
+        return frozenset()
+    scalars = [(i, a.name) for i, a in enumerate(target._schema.arguments) if "number" in str(a.type).lower()]
+    return frozenset(key for pair in scalars for key in pair)
+
+
+class _Wiring:
+    """Names the values of a segment by their place, and scalars and literals by their first appearance."""
+
+    def __init__(self, segment: Segment):
+        self.names: dict[Node, str] = {node: f"i{i}" for i, node in enumerate(segment.inputs)}
+        self.scalars: dict[str, str] = {}
+
+    def describe(self, node: Node) -> str:
+        scalars = _scalar_arguments(node.target)
+        args = [self._argument(a, i in scalars) for i, a in enumerate(node.args)]
+        kwargs = [f"{key}={self._argument(a, key in scalars)}" for key, a in node.kwargs.items()]
+        self.names[node] = f"n{len(self.names)}"
+        return f"{node.target}({','.join(args + kwargs)})"
+
+    def name(self, node: Node) -> str:
+        return self.names.setdefault(node, f"l{len(self.names)}")
+
+    def _argument(self, value: Any, scalar: bool) -> str:
+        if isinstance(value, Node):
+            return self.name(value)
+        if isinstance(value, (list, tuple)):
+            return f"[{','.join(self._argument(item, scalar) for item in value)}]"
+        if scalar:
+            return self.scalars.setdefault(repr(value), f"#{len(self.scalars)}")
+        return repr(value)
