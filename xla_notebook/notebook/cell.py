@@ -61,7 +61,9 @@ class Runtime:
 class Cell:
     """One cell text under one set of options."""
 
-    def __init__(self, text: str, magic_line: str, options: Options, ip: InteractiveShell, runtime: Runtime) -> None:
+    def __init__(
+        self, text: str, magic_line: str, options: Options, count: int, ip: InteractiveShell, runtime: Runtime
+    ) -> None:
         """Parse `text`. Raises `SyntaxError` with the cell's own line numbers."""
         self.name = options.name or "<module>"
         self._options = options
@@ -69,24 +71,27 @@ class Cell:
         self._runtime = runtime
         self._magic_line = magic_line
         self._text = text
-        self._first_count = ip.execution_count
+        self._first_count = count
         self._numbers: dict[int, int] = {}
         self._blocks: list[Block] = []
         self._codes: dict[int, types.CodeType] = {}
-        self.filename = self.register_source()
+        self.filename = self.register_source(count)
         transformed = ip.transform_cell(text)
         tree = ip.compile.ast_parse("\n" + transformed, filename=self.filename)
         assert isinstance(tree, ast.Module)  # what "exec" mode gives; the declared type is wider
         self.awaits = any(blocks.awaits(statement) for statement in tree.body)
         self._nodes = self._split(tree, DisplayHook.semicolon_at_end_of_expression(text))
 
-    def register_source(self) -> str:
-        """Tell IPython the cell's text under its filename, so that tracebacks show the cell's lines."""
+    def register_source(self, count: int) -> str:
+        """Tell IPython the cell's text under its filename, so that tracebacks show the cell's lines.
+
+        `count` is the execution count that they name.
+        """
         text = f"{self._magic_line}\n{self._text}"
         name: str = self._ip.compile.cache(text, self._first_count, raw_code=text)
         shown = getattr(self._ip.compile, "_filename_map", None)
         if shown is not None:
-            shown[name] = self._ip.execution_count
+            shown[name] = count
         return name
 
     def _split(self, tree: ast.Module, silent: bool) -> list[tuple[ast.mod, str]]:
@@ -145,7 +150,6 @@ class Cell:
 
     def run(self, namespace: dict[str, Any]) -> None:
         """Run the cell in `namespace`; its exceptions are its own."""
-        self.register_source()
         try:
             for index in range(len(self._nodes)):
                 exec(self._code(index), namespace)
@@ -160,7 +164,6 @@ class Cell:
 
     def evaluate(self, namespace: dict[str, Any]) -> Any:
         """The value of a cell that is one expression (`is_expression`)."""
-        self.register_source()
         tree = self._nodes[0][0]
         assert isinstance(tree, ast.Interactive)
         statement = tree.body[0]
@@ -175,7 +178,6 @@ class Cell:
 
     async def run_async(self, namespace: dict[str, Any]) -> None:
         """`run` for a cell with a top-level ``await``."""
-        self.register_source()
         try:
             for index in range(len(self._nodes)):
                 result = eval(self._code(index), namespace)
@@ -223,9 +225,10 @@ class Cells:
         self._kept.clear()
         self._by_cell_id.clear()
 
-    def get(self, text: str, magic_line: str, options: Options, cell_id: str | None) -> Cell:
+    def get(self, text: str, magic_line: str, options: Options, cell_id: str | None, count: int) -> Cell:
         """The cell with this text and options; made anew unless it ran before. Raises `SyntaxError`.
 
+        `count` is the execution count of this run.
         When the notebook cell `cell_id` has been edited, what its former text compiled is let go.
         """
         key = (text, options, f"{magic_line}:{self._ip.ast_node_interactivity}")
@@ -236,7 +239,9 @@ class Cells:
                 self._kept.pop(former, None)
         cell = self._kept.get(key)
         if cell is None:
-            cell = self._kept[key] = Cell(text, magic_line, options, self._ip, self.runtime)
+            cell = self._kept[key] = Cell(text, magic_line, options, count, self._ip, self.runtime)
+        else:
+            cell.register_source(count)
         self._kept.move_to_end(key)
         while len(self._kept) > KEPT_CELLS:
             self._kept.popitem(last=False)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 import torch._dynamo.config as dynamo_config
 
-from xla_notebook.notebook import kinds
+from xla_notebook.notebook import kinds, quiet
 from xla_notebook.notebook.kinds import ON_DEVICE, Names
 
 BACKEND = "xla_notebook"
@@ -52,7 +52,7 @@ def _forgiving(compiled: Callable[..., Any]) -> Callable[..., Any]:
     """`compiled`, with each frame that Dynamo cannot compile run as plain Python, exactly once."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        with forgive():
+        with forgive(), quiet.listening():
             return compiled(*args, **kwargs)
 
     return call
@@ -104,12 +104,14 @@ def compiled_function(function: types.FunctionType, options: Options) -> types.F
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
+        # Dynamo folds this test and inlines the function into a compiled caller. Its own mark for that
+        # (`_torchdynamo_inline`) would be copied by a user's `functools.wraps`, which changes results.
+        if torch.compiler.is_compiling():
+            return function(*args, **kwargs)
         touches = any(kinds.kind_of(value) in ON_DEVICE for value in args)
         touches = touches or any(kinds.kind_of(value) in ON_DEVICE for value in kwargs.values())
         if touches or any(kind in ON_DEVICE for kind in names.kinds(function.__globals__)):
             return compiled(*args, **kwargs)
         return function(*args, **kwargs)
 
-    # Dynamo then inlines the function itself into a compiled caller.
-    wrapper._torchdynamo_inline = function  # type: ignore[attr-defined]
     return wrapper  # type: ignore[return-value]

@@ -55,10 +55,10 @@ class Extension:
         session.current().detach()
 
     def hand_over(self, lines: list[str]) -> list[str]:
-        """Let IPython itself deal with a compiled cell that has no body, does not parse, or awaits.
+        """Let IPython itself deal with a compiled cell that has no body, does not compile, or awaits.
 
         An input transformer, applied after IPython's own: it sees the call that the cell has become. A
-        body that is empty or does not parse is given to IPython as it stands, below an empty line in the
+        body that is empty or does not compile is given to IPython as it stands, below an empty line in the
         magic's place, so that nothing or the plain cell's `SyntaxError` comes out. One with a top-level
         ``await`` gets the call awaited, because a magic cannot.
         """
@@ -70,6 +70,8 @@ class Extension:
         body = ast.literal_eval(call.args[2])
         try:
             tree = ast.parse(self._ip.transform_cell(body))
+            for statement in tree.body:
+                compile(ast.Module([statement], []), "<cell>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, True)
         except SyntaxError:
             return ["\n", *body.splitlines(keepends=True)]
         if not tree.body:

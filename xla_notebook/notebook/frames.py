@@ -31,11 +31,31 @@ def shorten(error: BaseException, ip: InteractiveShell) -> None:
         return
 
     def render() -> list[str]:
-        short = user_frames(error.__traceback__)
-        lines: list[str] = ip.InteractiveTB.structured_traceback(type(error), error, short, tb_offset=0)
+        whole = [(link, link.__traceback__) for link in _chained(error)]
+        try:
+            for link, traceback in whole:
+                link.__traceback__ = user_frames(traceback)
+            lines: list[str] = ip.InteractiveTB.structured_traceback(
+                type(error), error, error.__traceback__, tb_offset=0
+            )
+        finally:
+            for link, traceback in whole:
+                link.__traceback__ = traceback
         return lines
 
     error._render_traceback_ = render  # type: ignore[attr-defined]
+
+
+def _chained(error: BaseException) -> list[BaseException]:
+    """`error` and the exceptions that it was raised from or during."""
+    found: list[BaseException] = []
+    rest: list[BaseException | None] = [error]
+    while rest:
+        link = rest.pop()
+        if link is not None and not any(link is other for other in found):
+            found.append(link)
+            rest += [link.__cause__, link.__context__]
+    return found
 
 
 def user_frames(traceback: types.TracebackType | None) -> types.TracebackType | None:
@@ -53,9 +73,9 @@ def user_frames(traceback: types.TracebackType | None) -> types.TracebackType | 
             hidden = False
             kept.append(traceback)
         traceback = traceback.tb_next
-    if site is not None and not any(_is_cell(entry, site) for entry in kept):
+    if site is not None and not kept:
         # Raised before the user's code ran at all: the calling line is the best there is.
-        kept.insert(0, site)
+        kept = [site]
     return _chain(kept)
 
 
@@ -64,10 +84,6 @@ def _is_machinery(code: types.CodeType, hidden: bool) -> bool:
     if name.startswith(_OURS) or any(part in name for part in _IPYTHON):
         return True
     return hidden and any(part in name for part in _DYNAMO)
-
-
-def _is_cell(entry: types.TracebackType, site: types.TracebackType) -> bool:
-    return entry.tb_frame.f_code.co_filename == site.tb_frame.f_code.co_filename
 
 
 def _chain(entries: list[types.TracebackType]) -> types.TracebackType | None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from xla_notebook import session
+from xla_notebook.notebook import quiet
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -21,6 +22,8 @@ class Hooks:
         self._reporting = False
         self.cell_id: str | None = None
         """The notebook's id of the running cell; None where the front end gives none."""
+        self.count = ip.execution_count
+        """The execution count of the running cell, as its prompt shows it."""
 
     def install(self) -> None:
         """Register the callbacks."""
@@ -43,7 +46,7 @@ class Hooks:
     def compiling(self, filename: str, quiet: bool) -> None:
         """Note that the running cell is one of ours, whose source is known as `filename`."""
         current = session.current()
-        cell = session.CellRef(self._ip.execution_count, self.cell_id)
+        cell = session.CellRef(self.count, self.cell_id)
         current.name_file(filename, cell)
         self._reporting = not quiet
 
@@ -51,7 +54,10 @@ class Hooks:
         # IPython passes an ExecutionInfo; it has changed its arguments before, so none is relied on.
         self.cell_id = getattr(args[0], "cell_id", None) if args else None
         self._reporting = False
-        session.current().begin_cell(self._ip.execution_count, self.cell_id)
+        # Taken now: IPython counts on before it runs the cell.
+        self.count = self._ip.execution_count
+        quiet.take()
+        session.current().begin_cell(self.count, self.cell_id)
         self._begun += 1
 
     def _after(self, *args: Any) -> None:
@@ -59,8 +65,13 @@ class Hooks:
             return  # the cell that loaded the extension
         self._begun -= 1
         summary = session.current().end_cell()
-        line = summary.line() if summary is not None and self._reporting else None
-        self._reporting = False
+        reporting, self._reporting = self._reporting, False
+        result = args[0] if args else None
+        if not reporting or summary is None or not getattr(result, "success", True):
+            return
+        for notice in quiet.take():
+            print(f"xla_notebook: {notice}")
+        line = summary.line()
         if line is not None:
             print(line)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import enum
+import inspect
 import types
 import weakref
 from collections.abc import Callable, Mapping
@@ -130,12 +131,13 @@ def traceable(function: Callable[..., Any]) -> bool:
 
 def _reaches_host(function: types.FunctionType) -> bool:
     """Whether a user's function names a host library (plots, files), as far as its own code shows."""
-    original = getattr(function, "_torchdynamo_orig_callable", function)
-    code = getattr(original, "__code__", function.__code__)
+    original = inspect.unwrap(function)
+    if not isinstance(original, types.FunctionType):
+        return False
+    code = original.__code__
     known = _uses_host.get(code)
     if known is None:
-        names = getattr(original, "__globals__", function.__globals__)
-        known = any(is_host_package(names.get(name)) for name in code.co_names)
+        known = any(is_host_package(original.__globals__.get(name)) for name in code.co_names)
         _uses_host[code] = known
     return known
 

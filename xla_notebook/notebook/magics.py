@@ -35,7 +35,7 @@ class Magics:
 
     def compile_cell(self, line: str, cell: str) -> Coroutine[Any, Any, None] | None:
         chosen = options.parse(line)
-        made = self._cells.get(cell, f"%%xla_compile {line}".rstrip(), chosen, self._hooks.cell_id)
+        made = self._cells.get(cell, f"%%xla_compile {line}".rstrip(), chosen, self._hooks.cell_id, self._hooks.count)
         self._hooks.compiling(made.filename, chosen.quiet)
         if made.awaits:
             return made.run_async(self._ip.user_ns)
@@ -65,7 +65,7 @@ cell again recompiles nothing. Names bind in the notebook's namespace.
         namespace = self._ip.user_ns
         if local_ns is not None and local_ns is not namespace:
             namespace = {**namespace, **local_ns}
-        made = self._cells.get(line.strip(), "%xla_compile", Options(), None)
+        made = self._cells.get(line.strip(), "%xla_compile", Options(), None, self._hooks.count)
         self._hooks.compiling(made.filename, quiet=True)
         if not made.is_expression:
             raise UsageError(f"%xla_compile takes one expression, and got {line.strip()!r}")

@@ -1,17 +1,73 @@
-"""Keeps log lines of Dynamo from cells where they tell the user nothing to act on."""
+"""What Dynamo logs while a block is compiled, turned into what a notebook's reader can use.
+
+A frame that Dynamo cannot compile runs as plain Python with the same result, and Dynamo logs its whole
+stack about it. Here that becomes one notice, shown after the cell if the cell went well; if it failed,
+its own traceback says more. Logs of other uses of Dynamo are left alone.
+"""
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import logging
+import threading
+from collections.abc import Iterator
 
-# A filter on a logger sees what is logged on that very logger only.
-_LOGGERS = ("torch._dynamo.variables.torch",)
-_NOISE = ("Profiler function %s will be ignored",)
+from torch._dynamo.exc import TorchRuntimeError
+
+# A filter on a logger sees only what is logged on that very logger.
+_LOGGERS = (
+    "torch._dynamo.convert_frame",
+    "torch._dynamo.output_graph",
+    "torch._dynamo.symbolic_convert",
+    "torch._dynamo.variables.tensor",
+    "torch._dynamo.variables.torch",
+    "torch._subclasses.fake_tensor",
+)
+_MANY = 20
+
+_here = threading.local()
+_notices: collections.deque[str] = collections.deque(maxlen=_MANY)
+
+
+@contextlib.contextmanager
+def listening() -> Iterator[None]:
+    """Take what Dynamo logs on this thread meanwhile as notices."""
+    _here.depth = getattr(_here, "depth", 0) + 1
+    try:
+        yield
+    finally:
+        _here.depth -= 1
+
+
+def take() -> list[str]:
+    """The notices since the last call, each once."""
+    notices = list(dict.fromkeys(_notices))
+    _notices.clear()
+    return notices
 
 
 class _Filter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
-        return not any(str(record.msg).startswith(noise) for noise in _NOISE)
+        if not getattr(_here, "depth", 0):
+            return True
+        notice = _notice(record)
+        if notice is not None:
+            _notices.append(notice)
+        return False
+
+
+def _notice(record: logging.LogRecord) -> str | None:
+    message = record.getMessage()
+    if "recompile_limit" in message:
+        return "one part of the cell was compiled for 8 different values or shapes and runs as plain Python from now on"
+    if message.startswith("WON'T CONVERT") and record.exc_info and record.exc_info[1] is not None:
+        error = record.exc_info[1]
+        if isinstance(error, TorchRuntimeError):
+            return None  # the user's own operation fails, and plain Python is about to say so
+        lines = str(error).strip().splitlines()
+        return f"one part of the cell runs as plain Python ({type(error).__name__}: {lines[0] if lines else ''})"
+    return None
 
 
 _filter = _Filter()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import io
 import linecache
+import os
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -89,7 +90,15 @@ def title(graph: GraphRecord) -> str:
 
 def _place(graph: GraphRecord) -> str:
     cell = f"[{graph.cell.execution_count}]" if graph.cell is not None else ""
-    line = f"line {graph.source.line}" if graph.source is not None and graph.source.line else ""
+    line = ""
+    if graph.source is not None and graph.source.line:
+        # A cell's file name means nothing to anyone; that of a library does (an optimizer's step, say).
+        elsewhere = graph.source.cell is None
+        line = (
+            f"{os.path.basename(graph.source.filename)}:{graph.source.line}"
+            if elsewhere
+            else f"line {graph.source.line}"
+        )
     return " ".join(part for part in (cell, line) if part)
 
 

@@ -171,7 +171,10 @@ def _function_code(body: list[ast.stmt], arguments: list[str], returns: bool, ce
     function = ast.FunctionDef("block", parameters, inner, [])
     if sys.version_info >= (3, 12):
         function.type_params = []
-    module = ast.Module([ast.copy_location(function, first)], [])
+    ast.copy_location(function, first)
+    # As for the frame of a plain cell, whose code starts at line 1; IPython counts from there.
+    function.lineno = 1
+    module = ast.Module([function], [])
     made = cell.compile(module, "exec")
     code = next(constant for constant in made.co_consts if isinstance(constant, types.CodeType))
     if sys.version_info >= (3, 11):

@@ -1,0 +1,86 @@
+"""Running and editing cells many times neither recompiles nor keeps what is gone."""
+
+from __future__ import annotations
+
+import pytest
+from kernel_client import Kernel
+
+pytestmark = pytest.mark.kernel
+
+FRAMES = "__import__('torch')._dynamo.utils.counters['frames']['total']"
+
+
+@pytest.fixture(autouse=True)
+def _inputs(kernel: Kernel) -> None:
+    kernel.check("x = torch.ones(4, 3).to(dev)\nw = torch.ones(3, 3).to(dev)\ntorch_xla.sync()")
+
+
+def test_fifty_runs_of_a_cell_with_a_function_compile_once(kernel: Kernel) -> None:
+    cell = "%%xla_compile\ndef layer(t):\n    return torch.tanh(t @ w)\n\nfor i in range(2):\n    y = layer(x) + 1\nz = layer(y)"
+    kernel.check(cell)
+    frames, (executed, compiled) = kernel.value(FRAMES), kernel.value("counts()")
+    for _ in range(50):
+        shown = kernel.check(cell)
+    assert kernel.value(FRAMES) == frames
+    assert kernel.value("counts()") == (executed + 150, compiled)
+    assert shown.stdout == "2 graphs reused\n"
+    assert shown.stderr == ""
+
+
+def test_two_cells_with_the_same_text_share_their_graphs(kernel: Kernel) -> None:
+    cell = "%%xla_compile\nshared = (x @ w).cos()"
+    kernel.run(cell, cell_id="one")
+    before = kernel.value("counts()")[1]
+    assert kernel.run(cell, cell_id="two").stdout == "1 graph reused\n"
+    assert kernel.value("counts()")[1] == before
+
+
+def test_what_an_edited_cell_had_compiled_is_dropped(kernel: Kernel) -> None:
+    live = "[g.state for g in __import__('xla_notebook.session').session.current().graphs() if g.function == 'edited']"
+    for version in range(12):
+        cell = f"%%xla_compile --name edited\ndef edited(t):\n    return t * {version} + 1\nout = edited(x)"
+        shown = kernel.run(cell, cell_id="edited")
+        assert shown.error is None, shown.traceback
+        assert shown.stderr == ""
+    kernel.check("import gc; gc.collect();")
+    states = kernel.value(live)
+    assert len(states) == 12
+    assert [state for state in states if state != "dropped"] == states[-1:]
+
+
+def test_a_function_redefined_by_another_cell_is_the_one_that_is_called(kernel: Kernel) -> None:
+    kernel.check("%%xla_compile\ndef step(t):\n    return t + 1")
+    kernel.check("%%xla_compile\na = step(x).sum().item()")
+    kernel.check("%%xla_compile\ndef step(t):\n    return t + 2")
+    kernel.check("%%xla_compile\na2 = step(x).sum().item()")
+    kernel.check("%%xla_compile\na = step(x).sum().item()")
+    assert kernel.value("a, a2") == (36.0, 36.0)
+
+
+def test_a_changing_number_does_not_use_up_the_recompile_budget(kernel: Kernel) -> None:
+    cell = (
+        "%%xla_compile\nsums = []\nfor i in range(30):\n    y = (x @ w).sum()\n    z = y * i\n    sums.append(z.item())"
+    )
+    shown = kernel.check(cell)
+    assert kernel.value("sums") == [36.0 * i for i in range(30)]
+    assert shown.stderr == ""
+    assert "plain Python" not in shown.stdout
+    before = kernel.value(FRAMES)
+    kernel.check(cell)
+    assert kernel.value(FRAMES) == before
+
+
+def test_a_cell_of_two_thousand_lines(kernel: Kernel) -> None:
+    body = "\n".join(f"n{i} = {i}" for i in range(1000)) + "\n" + "\n".join(f"v = x + {i % 7}" for i in range(1000))
+    shown = kernel.check(f"%%xla_compile\n{body}\nraised = 1")
+    assert shown.stderr == ""
+    assert kernel.value("n999, v[0, 0].item(), raised") == (999, 1.0 + 999 % 7, 1)
+
+
+def test_a_reset_namespace_is_filled_again(kernel: Kernel) -> None:
+    cell = "%%xla_compile\nkept = (x * 9).sum()"
+    kernel.check(cell)
+    kernel.check("%reset -f")
+    kernel.check("import torch, torch_xla\ndev = torch_xla.device()\nx = torch.ones(4, 3).to(dev)")
+    kernel.check(cell)
+    assert kernel.value("kept.item()") == 108.0
