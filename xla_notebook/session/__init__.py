@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from .events import CellRef, Event, Source, to_dict
-from .records import CellSummary, Changes, GraphRecord, Snapshot
-from .settings import SettingError, Settings, to_backend
-from .store import Session
+from xla_notebook.session.events import CellRef, Event, Source, to_dict
+from xla_notebook.session.records import CellSummary, Changes, GraphRecord, Snapshot
+from xla_notebook.session.settings import SettingError, Settings, to_backend
+from xla_notebook.session.store import Session
 
 __all__ = [
     "CellRef",

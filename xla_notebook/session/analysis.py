@@ -7,9 +7,9 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
-from .buffers import BufferRecord, OwnerKind
-from .causes import shape_text, user_name
-from .records import GraphRecord
+from xla_notebook.session.buffers import BufferRecord, OwnerKind
+from xla_notebook.session.causes import shape_text, user_name
+from xla_notebook.session.records import GraphRecord
 
 AdviceKind = Literal["donate", "pad", "constant", "large"]
 LARGEST = 5

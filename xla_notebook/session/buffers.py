@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
-from .events import Plain, to_dict
+from xla_notebook.session.events import Plain, to_dict
 
 BufferState = Literal["live", "pending", "donated", "deleted", "stale"]
 OwnerKind = Literal["saved", "variable", "module", "optimizer", "gradient", "output", "traceback"]

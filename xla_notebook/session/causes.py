@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from ..backend.observer import Binding, TraceReason
-from .events import TEXT_LIMIT, Cause
-from .records import GraphRecord
+from xla_notebook.backend.observer import Binding, TraceReason
+from xla_notebook.session.events import TEXT_LIMIT, Cause
+from xla_notebook.session.records import GraphRecord
 
 CAUSE_LIMIT = 8
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from typing import ClassVar, Literal
 
-from ..backend.observer import (
+from xla_notebook.backend.observer import (
     Barrier,
     BarrierCause,
     Donated,

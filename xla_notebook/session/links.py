@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from .records import LiveGraph
+from xla_notebook.session.buffers import Ledger
+from xla_notebook.session.records import LiveGraph
 
 if TYPE_CHECKING:
-    from ..backend.guards import GuardReader
+    from xla_notebook.backend.guards import GuardReader
+    from xla_notebook.session.ledger import Looker
 
 
 class DynamoGuards:
@@ -23,7 +25,7 @@ class DynamoGuards:
         if self._reader is None:
             if "torch._dynamo" not in sys.modules:
                 return ()
-            from ..backend.guards import GuardReader
+            from xla_notebook.backend.guards import GuardReader
 
             self._reader = GuardReader()
         return self._reader.read(function, filename)
@@ -36,3 +38,28 @@ def backend_graphs() -> Iterable[LiveGraph]:
         return ()
     graphs: Iterable[LiveGraph] = cache.graphs()
     return graphs
+
+
+class BufferLooks:
+    """Looks at the device's buffers. Where torch_xla was never loaded there are none."""
+
+    def __init__(self) -> None:
+        self._looker: Looker | None = None
+
+    def __call__(
+        self,
+        graphs: Iterable[tuple[str, LiveGraph]],
+        namespace: Mapping[str, object],
+        error: BaseException | None,
+        donated_since: Callable[[], frozenset[int]],
+    ) -> Ledger:
+        """The buffers that `graphs` (with their names), `namespace` and the frames of `error` keep."""
+        if "torch_xla" not in sys.modules:
+            return Ledger((), True)
+        from xla_notebook.session.ledger import Looker
+        from xla_notebook.session.walk import notebook_roots, traceback_roots
+
+        if self._looker is None:
+            self._looker = Looker()
+        roots = [*notebook_roots(namespace), *traceback_roots(error)]
+        return self._looker.look(graphs, roots, donated_since)

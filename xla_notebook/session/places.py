@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..backend.observer import Barrier, Donated, GraphTraced, Report
-from .events import CellRef, Source
-from .records import GraphRecord
+from xla_notebook.backend.observer import Barrier, Donated, GraphTraced, Report
+from xla_notebook.session.events import CellRef, Source
+from xla_notebook.session.records import GraphRecord
 
 CAPACITY = 4_096
 

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
-from typing import Literal, Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, Protocol
 
-from ..backend.observer import Binding, GraphTraced, HostOp, TensorSpec, TraceReason, WarmUpMode
-from .events import CellRef, Event, EventKind, Plain, SettingValue, Source, to_dict
+from xla_notebook.backend.observer import Binding, GraphTraced, HostOp, TensorSpec, TraceReason, WarmUpMode
+from xla_notebook.session.events import CellRef, Event, EventKind, Plain, SettingValue, Source, to_dict
+
+if TYPE_CHECKING:
+    import torch
 
 GraphRole = Literal["inference", "forward", "backward", "optimizer"]
 GraphState = Literal["warm", "cold", "evicted", "dropped"]
 
 
 class LiveGraph(Protocol):
-    """What the session reads of the backend's cached graphs: runs are counted there, not reported."""
+    """What the session reads of the backend's cached graphs: runs are counted and buffers kept there."""
 
     @property
     def graph_id(self) -> int: ...
     @property
     def runs(self) -> int: ...
+    @property
+    def saved(self) -> Sequence[torch.Tensor]: ...
     @property
     def saved_nbytes(self) -> int: ...
     @property

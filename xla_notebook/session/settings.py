@@ -8,9 +8,9 @@ import types
 from collections.abc import Mapping
 from typing import Literal, get_args
 
-from ..backend import config as backend
-from ..backend.observer import WarmUpMode
-from .events import SettingValue
+from xla_notebook.backend import config as backend
+from xla_notebook.backend.observer import WarmUpMode
+from xla_notebook.session.events import SettingValue
 
 SavedBuffers = Literal["share", "copy"]
 OnDonated = Literal["recover", "raise"]

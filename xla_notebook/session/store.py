@@ -11,10 +11,10 @@ import collections
 import contextlib
 import dataclasses
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from ..backend import observer
-from ..backend.observer import (
+from xla_notebook.backend import observer
+from xla_notebook.backend.observer import (
     Barrier,
     Donated,
     DonationRefused,
@@ -25,10 +25,12 @@ from ..backend.observer import (
     GraphWarming,
     Report,
 )
-from .causes import recompile_causes
-from .events import (
+from xla_notebook.session.buffers import Ledger
+from xla_notebook.session.causes import recompile_causes
+from xla_notebook.session.events import (
     CellRan,
     CellRef,
+    Donation,
     Event,
     Hazard,
     HazardKind,
@@ -37,11 +39,20 @@ from .events import (
     SettingValue,
     from_report,
 )
-from .links import DynamoGuards, backend_graphs
-from .places import Places
-from .records import CellSummary, Changes, GraphRecord, LiveGraph, RunningCell, Snapshot, new_record, retraced
-from .settings import Settings
-from .timeline import Timeline
+from xla_notebook.session.links import BufferLooks, DynamoGuards, backend_graphs
+from xla_notebook.session.places import Places
+from xla_notebook.session.records import (
+    CellSummary,
+    Changes,
+    GraphRecord,
+    LiveGraph,
+    RunningCell,
+    Snapshot,
+    new_record,
+    retraced,
+)
+from xla_notebook.session.settings import Settings
+from xla_notebook.session.timeline import Timeline
 
 # A hundred thousand events of a few hundred bytes each keep well under the budget of 64 MB.
 EVENT_CAPACITY = 100_000
@@ -78,6 +89,8 @@ class Session(observer.Observer):
         self._dropped: collections.deque[int] = collections.deque()
         self._forgotten: collections.deque[tuple[int, int]] = collections.deque(maxlen=DROPPED_CAPACITY)
         self._settings = Settings()
+        self._look = BufferLooks()
+        self._looked_seq = 0
         self._cells: list[RunningCell] = []
         self._places = Places()
 
@@ -171,6 +184,24 @@ class Session(observer.Observer):
         """The events still held, oldest first."""
         with self._settled():
             return list(self._timeline.events())
+
+    def buffers(self, namespace: Mapping[str, object], error: BaseException | None = None) -> Ledger:
+        """The device buffers that graphs keep and that `namespace` reaches, with their names and states.
+
+        `error` is the last exception (``sys.last_value``), whose frames keep buffers alive too. Nothing is
+        executed, transferred, waited for or kept. Call it on the thread that runs the cells, or between cells.
+        """
+        live = list(self._live_graphs())
+        names = {graph.graph_id: graph.name for graph in self.graphs()}
+        seq = self._timeline.seq
+        ledger = self._look(
+            [(names.get(graph.graph_id, f"graph {graph.graph_id}"), graph) for graph in live],
+            namespace,
+            error,
+            self._donated_since_look,
+        )
+        self._looked_seq = seq
+        return ledger
 
     def snapshot(self) -> Snapshot:
         """Everything, with the number from which `changes` goes on."""
@@ -360,6 +391,11 @@ class Session(observer.Observer):
             if (other.function, other.kind, other.segment) == part:
                 return other
         return None
+
+    def _donated_since_look(self) -> frozenset[int]:
+        with self._settled():
+            events = self._timeline.since(self._looked_seq)
+        return frozenset(event.handle for event in events if isinstance(event, Donation) and not event.would_be)
 
     def _put(self, record: GraphRecord) -> None:
         self._graphs[record.graph_id] = dataclasses.replace(record, version=self._timeline.seq)

@@ -6,7 +6,7 @@ import collections
 from collections.abc import Mapping
 from itertools import islice
 
-from .events import Event, EventKind
+from xla_notebook.session.events import Event, EventKind
 
 
 class Timeline:

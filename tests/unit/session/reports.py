@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 from xla_notebook.backend.observer import (
@@ -25,6 +26,7 @@ class FakeGraph:
 
     graph_id: int
     runs: int = 0
+    saved: Sequence[Any] = ()
     saved_nbytes: int = 0
     state: str = "warm"
 

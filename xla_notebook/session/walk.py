@@ -1,0 +1,226 @@
+"""Finds the XLA tensors that a namespace reaches, without running any code of the user's.
+
+Attributes are read from instance dictionaries and slots, containers through their base class's methods, and
+nothing is compared, hashed or printed, so no property, `__getattr__`, `__eq__` or `__repr__` is ever called.
+Nothing found is kept after the walk.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Literal, cast
+
+import torch
+
+from xla_notebook.session.buffers import Owner, OwnerKind
+
+OBJECT_LIMIT = 200_000
+NAME_LIMIT = 8
+
+_Kind = Literal["atom", "tensor", "module", "optimizer", "mapping", "items", "instance"]
+_Children = Iterator[tuple[object, str, OwnerKind]]
+
+# Large, and without tensors of the user's: walking through a figure or a data frame only costs time.
+_OPAQUE = frozenset(
+    "IPython builtins ipykernel ipywidgets jax jaxlib matplotlib numpy pandas PIL sklearn torch_xla traitlets".split()
+)
+_ATOMS = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.CodeType)
+_ITERATORS: tuple[tuple[type, Callable[[Any], Iterable[Any]]], ...] = (
+    (list, list.__iter__),
+    (tuple, tuple.__iter__),
+    (set, set.__iter__),
+    (frozenset, frozenset.__iter__),
+    (collections.deque, collections.deque.__iter__),
+)
+# The history of results, which `notebook_roots` visits as what it is.
+_IPYTHON_NAMES = frozenset({"In", "Out", "_", "__", "___", "_dh", "_ih", "_oh"})
+
+_DESCRIPTORS = (types.GetSetDescriptorType, types.MemberDescriptorType)
+
+# The real ones: a metaclass may shadow the attributes of the same names.
+_mro_of: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
+_dict_of: Callable[[type], Mapping[str, Any]] = type.__dict__["__dict__"].__get__
+_module_of: Callable[[type], object] = type.__dict__["__module__"].__get__
+
+
+@dataclasses.dataclass(slots=True)
+class _Class:
+    """How to read the instances of `cls` without running its code.
+
+    `cls` is kept because the walk knows classes by their id, which could be used again.
+    """
+
+    cls: type
+    kind: _Kind
+    iterate: Callable[[Any], Iterable[Any]] | None
+    dictionary: Any
+    slots: list[tuple[str, Any]]
+
+
+@dataclasses.dataclass(slots=True)
+class Found:
+    """An XLA tensor and who reaches it."""
+
+    tensor: torch.Tensor
+    owners: list[Owner]
+
+
+def notebook_roots(namespace: Mapping[str, object]) -> Iterator[tuple[object, str, OwnerKind]]:
+    """The user's variables, and the results that IPython keeps in ``Out``."""
+    for name, value in list(namespace.items()):
+        if name not in _IPYTHON_NAMES and not (name[:1] == "_" and name[1:].isdigit()):
+            yield value, str(name), "variable"
+    outputs = namespace.get("Out")
+    if isinstance(outputs, dict):
+        for count, value in list(outputs.items()):
+            yield value, f"Out[{count}]", "output"
+    for name in ("_", "__", "___"):
+        if name in namespace:
+            yield namespace[name], name, "output"
+
+
+def traceback_roots(error: BaseException | None) -> Iterator[tuple[object, str, OwnerKind]]:
+    """The local variables of all frames that `error` and the errors behind it keep alive."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        step = error.__traceback__
+        while step is not None:
+            frame = step.tb_frame
+            # A frame of the notebook's own namespace keeps nothing that the namespace does not.
+            if frame.f_locals is not frame.f_globals:
+                place = f"traceback: {frame.f_code.co_name}, line {step.tb_lineno}: "
+                for name, value in list(frame.f_locals.items()):
+                    yield value, place + str(name), "traceback"
+            step = step.tb_next
+        error = error.__cause__ or error.__context__
+
+
+class Walk:
+    """One walk: `add` roots, then read `found` and `complete`. Runs under ``DisableTorchFunctionSubclass``.
+
+    At most `limit` objects are visited; `complete` is false if there were more, or if a container changed
+    while it was read.
+    """
+
+    def __init__(self, limit: int = OBJECT_LIMIT) -> None:
+        self.found: dict[int, Found] = {}
+        self.complete = True
+        self._left = limit
+        self._seen: set[int] = set()
+        self._classes: dict[int, _Class] = {}
+
+    def add(self, roots: Iterable[tuple[object, str, OwnerKind]]) -> None:
+        """Visit everything that `roots` reach, breadth first: the shortest name of a tensor comes first."""
+        waiting = collections.deque(roots)
+        while waiting:
+            value, name, owner = waiting.popleft()
+            known = self._classes.get(id(type(value))) or self._learn(type(value))
+            if known.kind == "atom":
+                continue
+            if known.kind == "tensor":
+                waiting.extend(self._tensor(cast(torch.Tensor, value), name, owner))
+            elif id(value) not in self._seen:
+                if self._left <= 0:
+                    self.complete = False
+                    return
+                self._left -= 1
+                self._seen.add(id(value))
+                waiting.extend(self._children(known, value, name, owner))
+
+    def _tensor(self, tensor: torch.Tensor, name: str, owner: OwnerKind) -> _Children:
+        known = self.found.get(id(tensor))
+        if known is not None:
+            if len(known.owners) < NAME_LIMIT:
+                known.owners.append(Owner(owner, name))
+            return
+        if not tensor.is_xla:  # type: ignore[attr-defined]  # torch's stubs lack it
+            return
+        self.found[id(tensor)] = Found(tensor, [Owner(owner, name)])
+        # Reading the gradient of a tensor that is no leaf would print a warning.
+        if tensor.is_leaf and tensor.grad is not None:
+            yield tensor.grad, f"{name}.grad", "gradient"
+
+    def _children(self, known: _Class, value: Any, name: str, owner: OwnerKind) -> _Children:
+        if known.kind == "mapping":
+            for key, item in self._read(dict.items, value):
+                yield item, f"{name}[{self._key(key)}]", owner
+        elif known.iterate is not None:
+            unordered = issubclass(known.cls, set | frozenset)
+            for index, item in enumerate(self._read(known.iterate, value)):
+                yield item, f"{name}{{...}}" if unordered else f"{name}[{index}]", owner
+        elif known.kind == "module":
+            yield from self._module(known, value, name)
+        else:
+            kept: OwnerKind = "optimizer" if known.kind == "optimizer" else owner
+            for attribute, item in self._attributes(known, value):
+                yield item, f"{name}.{attribute}", kept
+
+    def _module(self, known: _Class, module: Any, name: str) -> _Children:
+        for attribute, item in self._attributes(known, module):
+            if attribute in ("_parameters", "_buffers", "_modules") and issubclass(type(item), dict):
+                for key, part in self._read(dict.items, item):
+                    child = key if type(key) is str else self._key(key)
+                    yield part, f"{name}[{child}]" if child.isdigit() else f"{name}.{child}", "module"
+            elif not attribute.startswith("_"):
+                yield item, f"{name}.{attribute}", "module"
+
+    def _attributes(self, known: _Class, value: object) -> Iterator[tuple[str, object]]:
+        if known.dictionary is not None:
+            for attribute, item in self._read(dict.items, known.dictionary.__get__(value)):
+                yield str(attribute), item
+        for attribute, slot in known.slots:
+            try:
+                yield attribute, slot.__get__(value)
+            except AttributeError:
+                continue  # a slot that was never assigned
+
+    def _key(self, key: object) -> str:
+        """A dictionary's key as text, if that takes no code of the user's."""
+        if type(key) in (str, int, bool, float):
+            return repr(key)
+        found = self.found.get(id(key))
+        return found.owners[0].name if found is not None else f"<{type(key).__name__}>"
+
+    def _read(self, getter: Callable[[Any], Iterable[Any]], value: object) -> list[Any]:
+        """All items of a container; none if another thread changes it meanwhile."""
+        try:
+            return list(getter(value))
+        except RuntimeError:
+            self.complete = False
+            return []
+
+    def _learn(self, cls: type) -> _Class:
+        iterate = next((iterate for base, iterate in _ITERATORS if issubclass(cls, base)), None)
+        dictionary, slots = None, []
+        for base in _mro_of(cls):
+            for name, member in _dict_of(base).items():
+                if name == "__dict__":
+                    if dictionary is None and type(member) in _DESCRIPTORS:
+                        dictionary = member
+                elif type(member) is types.MemberDescriptorType:
+                    slots.append((name, member))
+        known = self._classes[id(cls)] = _Class(cls, _kind_of(cls, iterate is not None), iterate, dictionary, slots)
+        return known
+
+
+def _kind_of(cls: type, iterable: bool) -> _Kind:
+    if issubclass(cls, torch.Tensor):
+        # A wrapper subclass may answer for its size with its own code; its parts are found as attributes.
+        plain = cls.__torch_dispatch__ is torch._C._disabled_torch_dispatch_impl
+        return "tensor" if plain else "instance"
+    if issubclass(cls, torch.nn.Module):
+        return "module"
+    if issubclass(cls, torch.optim.Optimizer):
+        return "optimizer"
+    if issubclass(cls, dict):
+        return "mapping"
+    if iterable:
+        return "items"
+    module = _module_of(cls)
+    if issubclass(cls, _ATOMS) or not isinstance(module, str) or module.partition(".")[0] in _OPAQUE:
+        return "atom"
+    return "instance"
