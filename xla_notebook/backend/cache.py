@@ -31,7 +31,11 @@ def graphs() -> list[CachedGraph]:
 
 @dataclasses.dataclass(frozen=True)
 class Origin:
-    """Where a compiled function comes from, for people: its name, place, kind and its inputs' names."""
+    """Where a compiled function comes from, and what was asked of it.
+
+    `names`: the user's names of its placeholders. `donate`: names of the arguments whose buffers the user
+    offers. `kept`: names of the arguments that the function hands on, if Dynamo tells.
+    """
 
     function: str
     filename: str | None
@@ -39,6 +43,8 @@ class Origin:
     kind: GraphKind
     names: Mapping[str, str]
     warm_up: WarmUpMode | None
+    donate: tuple[str, ...]
+    kept: frozenset[str] | None
 
 
 class SegmentGraphs:
@@ -51,34 +57,37 @@ class SegmentGraphs:
         origin: Origin,
         device: torch.device,
         host_steps: Sequence[HostStep],
-        donated: frozenset[Node],
     ):
         self.segment = segment
         self._literals = literals
         self._origin = origin
         self._device = device
         self._host_steps = host_steps
-        self._donated = frozenset(i for i, node in enumerate(segment.inputs) if node in donated)
-        self._by_size: dict[Any, CachedGraph] = {}
+        self._by_key: dict[Any, CachedGraph] = {}
         self._lock = threading.RLock()
 
-    def for_inputs(self, inputs: Sequence[Any]) -> CachedGraph:
-        """The graph for a call's inputs, traced and warmed if it is the first with their sizes."""
-        key = _sizes(inputs) if self.segment.dynamic else None
-        graph = self._by_size.get(key)
+    def for_inputs(self, inputs: Sequence[Any], donated: frozenset[int] = frozenset()) -> CachedGraph:
+        """The graph for a call's inputs, traced and warmed if it is the first of its kind.
+
+        `donated`: positions of the inputs whose buffers the call gives away.
+        """
+        key = (_sizes(inputs) if self.segment.dynamic else None, donated)
+        graph = self._by_key.get(key)
         if graph is None:
             with self._lock:
-                graph = self._by_size.get(key)
+                graph = self._by_key.get(key)
                 if graph is None:
-                    graph = self._build(inputs, "sizes" if self._by_size else "first")
-                    if len(self._by_size) >= _MOST_SIZES:
-                        del self._by_size[next(iter(self._by_size))]
-                    self._by_size[key] = graph
+                    graph = self._build(inputs, donated)
+                    if len(self._by_key) >= _MOST_SIZES:
+                        del self._by_key[next(iter(self._by_key))]
+                    self._by_key[key] = graph
         return graph
 
-    def _build(self, inputs: Sequence[Any], reason: TraceReason) -> CachedGraph:
+    def _build(self, inputs: Sequence[Any], donated: frozenset[int]) -> CachedGraph:
+        reason: TraceReason = "sizes" if self.segment.dynamic else "donation"
         graph_id = observer.next_graph_id()
-        graph = CachedGraph(graph_id, self._trace(graph_id, inputs, reason), len(inputs), self._device, self._rebuild)
+        traced = self._trace(graph_id, inputs, donated, reason if self._by_key else "first")
+        graph = CachedGraph(graph_id, traced, len(inputs), self._device, self._rebuild)
         _graphs[graph_id] = graph
         weakref.finalize(graph, _dropped, graph_id, graph.saved_nbytes).atexit = False
         return graph
@@ -92,9 +101,9 @@ class SegmentGraphs:
         if reason == "evicted":
             observer.send(observer.GraphEvicted(graph.graph_id, graph.hash.hex(), observer.now_ns()))
         with self._lock:
-            graph.load(self._trace(graph.graph_id, inputs, reason))
+            graph.load(self._trace(graph.graph_id, inputs, frozenset(graph.donated), reason))
 
-    def _trace(self, graph_id: int, inputs: Sequence[Any], reason: TraceReason) -> Traced:
+    def _trace(self, graph_id: int, inputs: Sequence[Any], donated: frozenset[int], reason: TraceReason) -> Traced:
         mode = self._origin.warm_up or config.warm_up
         # A first run that finds nothing in the cache is how mode `off` gets to compile.
         if mode == "off" and reason == "evicted":
@@ -106,7 +115,7 @@ class SegmentGraphs:
             _copies(inputs, self._device) if guarded else inputs,
             self._literals,
             self._device,
-            donated=self._donated,
+            donated=donated,
             copy_saved=guarded or config.saved_buffers == "copy",
             in_place=mode == "execute",
         ) as traced:

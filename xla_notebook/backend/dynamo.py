@@ -19,12 +19,18 @@ from xla_notebook.backend.device import choose_device
 
 choose_device()
 
-from xla_notebook.backend import barriers, runtime  # noqa: E402
+from xla_notebook.backend import barriers, runtime, substitutes  # noqa: E402
 from xla_notebook.backend.cache import Origin, SegmentGraphs  # noqa: E402
 from xla_notebook.backend.config import validate  # noqa: E402
-from xla_notebook.backend.fallback import HostStep, Output, Program, Segment, split, tensors_of  # noqa: E402
+from xla_notebook.backend.donation import Offers, names_kept_by_dynamo  # noqa: E402
+from xla_notebook.backend.fallback import HostStep, Program, Segment, split, tensors_of  # noqa: E402
+from xla_notebook.backend.graph import CachedGraph, is_on_xla  # noqa: E402
 from xla_notebook.backend.observer import GraphKind  # noqa: E402
+from xla_notebook.backend.substitutes import DECOMPOSITIONS, HOST_KERNELS  # noqa: E402
 from xla_notebook.backend.tracing import HostNodes  # noqa: E402
+
+# Here, not at the first compile: Dynamo needs it before it calls any backend.
+substitutes.install()
 
 _OPTIONS = ("warm_up", "donate")
 
@@ -46,6 +52,8 @@ class CompiledFunction:
         self._literals: dict[Node, Any] = {}
         # Set when one graph a call is all there is to do: the hot path.
         self._hot: _HotPath | None = None
+        # Arguments marked for donation by hand before the first call; asked once.
+        self._marked_by_hand: frozenset[int] | None = None
 
     def __call__(self, args: list[Any]) -> Sequence[Any]:
         if torch.is_inference_mode_enabled():
@@ -63,8 +71,18 @@ class CompiledFunction:
     def _run_steps(self, args: list[Any]) -> Sequence[Any]:
         with torch.no_grad(), torch._C._DisableAutocast():
             program = self._prepare(args)
-            env: dict[Node | Output, Any] = {**self._literals}
-            env.update(zip(program.placeholders, args))
+            hot = self._hot_path(program, args)
+            if hot is not None:
+                try:
+                    results = hot.run(args)
+                except HostNodes as found:
+                    self._found_on_host.update(found.names)
+                    self._program = None
+                    return self._run_steps(args)
+                self._hot = hot
+                return results
+            env: dict[Any, Any] = dict(zip(program.placeholders, args, strict=True))
+            env.update(self._literals)
             env.update((node, self._attribute(node)) for node in program.attributes)
             while True:
                 try:
@@ -80,7 +98,6 @@ class CompiledFunction:
             for node in program.views:
                 env[node] = self._call(node, env)
             results = torch.fx.node.map_arg(program.results, env.__getitem__)
-        self._find_hot_path(program)
         return tuple(results)
 
     def _prepare(self, args: Sequence[Any]) -> Program:
@@ -98,15 +115,13 @@ class CompiledFunction:
                     _say_all_on_cpu(tensors)
                 device = on_xla[0].device if on_xla else runtime.current_device()
                 self._graphs = {
-                    step: SegmentGraphs(
-                        step, self._literals, self._origin, device, self._program.host_steps, self._program.donated
-                    )
+                    step: SegmentGraphs(step, self._literals, self._origin, device, self._program.host_steps)
                     for step in self._program.steps
                     if isinstance(step, Segment)
                 }
             return self._program
 
-    def _execute(self, program: Program, env: dict[Node | Output, Any]) -> None:
+    def _execute(self, program: Program, env: dict[Any, Any]) -> None:
         for step in program.steps:
             if isinstance(step, HostStep):
                 if step.node not in env:
@@ -122,7 +137,8 @@ class CompiledFunction:
     def _call(self, node: Node, env: Mapping[Any, Any]) -> Any:
         args = torch.fx.node.map_arg(node.args, env.__getitem__)
         kwargs = torch.fx.node.map_arg(node.kwargs, env.__getitem__)
-        return node.target(*args, **kwargs)  # type: ignore[operator]
+        function: Callable[..., Any] = HOST_KERNELS.get(node.target, node.target)  # type: ignore[arg-type]
+        return function(*args, **kwargs)
 
     def _attribute(self, node: Node) -> Any:
         value: Any = self._module
@@ -130,20 +146,44 @@ class CompiledFunction:
             value = getattr(value, part)
         return value
 
-    def _find_hot_path(self, program: Program) -> None:
-        if len(program.steps) == 1 and not program.views and not program.attributes:
-            (segment,) = program.steps
-            if isinstance(segment, Segment) and segment.inputs == program.placeholders:
-                self._hot = _HotPath(program, segment, self._graphs[segment])
+    def _hot_path(self, program: Program, args: Sequence[Any]) -> _HotPath | None:
+        """The short way for the calls of a program that is a single graph."""
+        if self._marked_by_hand is None:
+            self._marked_by_hand = frozenset(i for i, a in enumerate(args) if is_on_xla(a) and runtime.get_donation(a))
+        single = len(program.steps) == 1 and not program.views and not program.attributes
+        segment = program.steps[0] if single else None
+        if not isinstance(segment, Segment):
+            offers = self._offers(program)
+            if offers:
+                offers.refuse_all("the function is split by operators that run on the host")
+            return None
+        return _HotPath(program, segment, self._graphs[segment], self._offers(program))
+
+    def _offers(self, program: Program) -> Offers:
+        origin = self._origin
+        names = {i: origin.names.get(node.name, node.name) for i, node in enumerate(program.placeholders)}
+        targets = {target for target, _ in program.updates}
+        return Offers(
+            marked=[
+                i for i, node in enumerate(program.placeholders) if node in program.donated or names[i] in origin.donate
+            ],
+            by_hand=self._marked_by_hand or (),
+            updated=[i for i, node in enumerate(program.placeholders) if node in targets],
+            kept=None if origin.kept is None else [i for i, name in names.items() if name in origin.kept],
+            names=names,
+            function=origin.function,
+        )
 
 
 class _HotPath:
     """One graph, then in-place updates, then the results in the order that AOTAutograd expects."""
 
-    def __init__(self, program: Program, segment: Segment, graphs: SegmentGraphs):
+    def __init__(self, program: Program, segment: Segment, graphs: SegmentGraphs, offers: Offers):
         self._graphs = graphs
-        # A static segment has one graph for good, a dynamic one is asked at each call.
-        self._graph = None if segment.dynamic else graphs.for_inputs(())
+        self._offers = offers
+        # A static segment has one graph for good; a dynamic or donating one is looked up at each call.
+        self._varies = segment.dynamic or bool(offers)
+        self._graph: CachedGraph | None = None
         numbers = [p for p, o in enumerate(segment.outputs) if not _is_tensor(o.node)]
         tensors = [o for o in segment.outputs if _is_tensor(o.node)]
         position = {o: i for i, o in enumerate(tensors)}
@@ -161,7 +201,11 @@ class _HotPath:
         self._select = None if order == list(range(len(tensors))) else _picker(order)
 
     def run(self, args: list[Any]) -> Sequence[Any]:
-        graph = self._graph or self._graphs.for_inputs(args)
+        graph = self._graph
+        if graph is None:
+            graph = self._graphs.for_inputs(args, self._offers.accepted(args))
+            if not self._varies:
+                self._graph = graph
         results: Sequence[Any] = graph.run(args) if graph.hash else ()
         for argument, result in self._updates:
             args[argument].copy_(results[result])
@@ -185,6 +229,51 @@ def _say_all_on_cpu(tensors: Sequence[torch.Tensor]) -> None:
             " device, so it runs on the CPU; move its tensors and modules with .to('xla').",
             stacklevel=2,
         )
+
+
+# Arguments that share memory ----------------------------------------------------------------------
+#
+# Note [Views as arguments]. AOTAutograd sees which arguments share a storage and rebuilds them from a
+# common base by offset and strides. XLA tensors report offset 0 and contiguous strides whatever they are
+# a view of, so it rebuilds the wrong elements, silently. When such arguments are updated in place the
+# function runs uncompiled: torch_xla itself tracks views right.
+
+
+def _share_storage(args: Sequence[Any]) -> bool:
+    """Whether two of the XLA tensors share memory. About 0.1 us a tensor."""
+    storages = [a.untyped_storage()._cdata for a in args if is_on_xla(a)]
+    return len(set(storages)) != len(storages)
+
+
+def _may_update_arguments(module: GraphModule) -> bool:
+    """Whether Dynamo's graph has an operator that might write into an argument."""
+    for node in module.graph.nodes:
+        name = str(getattr(node.target, "__name__", node.target))
+        if node.op in ("call_function", "call_method") and (
+            (name.endswith("_") and not name.endswith("__"))
+            or name.startswith(("i", "setitem"))
+            or "out" in node.kwargs
+            or isinstance(node.target, torch._ops.OpOverload)
+        ):
+            return True
+    return False
+
+
+def _updates_arguments() -> bool:
+    """Whether the function that AOTAutograd is compiling writes into its arguments."""
+    context = torch._guards.TracingContext.try_get()
+    metadata = None if context is None else context.fw_metadata
+    return metadata is None or any(info.mutates_data or info.mutates_metadata for info in metadata.input_info)
+
+
+def _uncompiled(module: GraphModule, names: Mapping[str, str]) -> Callable[..., Any]:
+    warnings.warn(
+        f"some of {', '.join(sorted(set(names.values())))} are views of one tensor and are updated in place; the"
+        " function runs uncompiled (lazily), because their positions in the shared memory are unknown to a graph."
+        " Pass the whole tensor and take the views inside the function to have it compiled.",
+        stacklevel=2,
+    )
+    return module
 
 
 def _boxed(function: CompiledFunction) -> Callable[[list[Any]], Sequence[Any]]:
@@ -272,13 +361,20 @@ def xla_notebook(
     checked = _options(options)
     barriers.install()
     names = _argument_names(module)
+    donate = tuple(checked.get("donate", ()))
+    sources = names_kept_by_dynamo()
+    kept = None if sources is None else frozenset(_readable(source) for source in sources)
+    if _share_storage(example_inputs) and _may_update_arguments(module):
+        return _uncompiled(module, names)
+    mutates: list[bool] = []
     function, filename, line = _place(module)
     optimizer = any("param_groups" in name for name in names.values())
 
     def compiler(kind: GraphKind) -> Callable[[GraphModule, Sequence[Any]], Callable[..., Any]]:
         def compile_graph(graph_module: GraphModule, _fake_inputs: Sequence[Any]) -> Callable[..., Any]:
             runtime.increment_counter("DynamoExtractCompiledGraph", 1)
-            origin = Origin(function, filename, line, kind, names, checked.get("warm_up"))
+            mutates.append(_updates_arguments())
+            origin = Origin(function, filename, line, kind, names, checked.get("warm_up"), donate, kept)
             return _boxed(CompiledFunction(graph_module, origin, _visible_outputs(kind)))
 
         return compile_graph
@@ -287,6 +383,14 @@ def xla_notebook(
         fw_compiler=compiler("forward"),
         bw_compiler=compiler("backward"),
         inference_compiler=compiler("optimizer" if optimizer else "inference"),
+        decompositions=DECOMPOSITIONS,
         keep_inference_input_mutations=True,
     )(module, example_inputs)
-    return compiled
+    if not any(mutates):
+        return compiled
+
+    def run(*args: Any) -> Any:
+        # Dynamo does not guard on arguments that come to share memory in a later call.
+        return module(*args) if _share_storage(args) else compiled(*args)
+
+    return run

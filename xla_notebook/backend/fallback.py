@@ -94,14 +94,14 @@ def tensors_of(value: Any) -> Iterator[torch.Tensor]:
             yield from tensors_of(item)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _lowers(op: torch._ops.OpOverload) -> bool:
     name = op.name()
     has = torch._C._dispatch_has_kernel_for_dispatch_key
     return has(name, "XLA") or any(has(name, key) for key in _COMPOSITES)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _is_view(op: Any) -> bool:
     """Whether the operator's result shares memory with its first argument in eager mode."""
     if not isinstance(op, torch._ops.OpOverload) or not op._schema.arguments:
@@ -232,7 +232,7 @@ class _Splitter:
             chains[node] = (base, chain)
         bases = [base for base, _ in chains.values()]
         regrouped: set[Node] = set()
-        for node, (base, chain) in chains.items():
+        for base, chain in chains.values():
             if chain and base.op == "call_function" and bases.count(base) > 1:
                 regrouped.update(chain)
         return regrouped
@@ -252,7 +252,7 @@ class _Splitter:
 
     def split(self) -> Program:
         placeholders, work, output = self._normalise()
-        results = tuple(output.args[0])
+        results: tuple[Any, ...] = tuple(output.args[0])  # type: ignore[arg-type]
         for node in work:
             reason = self._reason(node)
             if reason is not None:

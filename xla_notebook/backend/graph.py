@@ -14,9 +14,6 @@ from xla_notebook.backend.tracing import Traced
 State = Literal["warm", "cold", "evicted", "dropped"]
 RebuildReason = Literal["evicted", "donated"]
 
-# The step of torch_xla's own bridge from one call's seed to the next (lazy_graph_executor, MarkStep).
-_SEED_STEP = (1012031, 7012063)
-
 
 class SavedBufferDonatedError(RuntimeError):
     """A buffer that a graph keeps for later runs was donated by something else."""
@@ -84,8 +81,7 @@ class CachedGraph:
             self._mend(error, inputs)
             return self.run(inputs)
         if self._seeded:
-            add, multiply = _SEED_STEP
-            runtime.set_rng_seed((add + seed * multiply) % 2**64)
+            runtime.set_rng_seed(runtime.next_seed(seed))
         self.runs += 1
         return results
 
@@ -94,9 +90,9 @@ class CachedGraph:
         if runtime.says_evicted(error):
             self._rebuild(self, inputs, "evicted")
         elif runtime.says_pending(error) and not runtime.skips_pending_check():
-            positions = [i for i, v in enumerate(inputs) if _on_xla(v)]
+            positions = [i for i, v in enumerate(inputs) if is_on_xla(v)]
             waiting = runtime.pending([inputs[i] for i in positions])
-            found = {i for i, waits in zip(positions, waiting) if waits}
+            found = {i for i, waits in zip(positions, waiting, strict=True) if waits}
             if not found:
                 raise error
             self._often_pending = tuple(sorted({*self._often_pending, *found}))
@@ -104,8 +100,8 @@ class CachedGraph:
             raise error
 
     def _materialize(self, inputs: Sequence[Any]) -> None:
-        candidates = [inputs[i] for i in self._often_pending if _on_xla(inputs[i])]
-        lazy = [t for t, waits in zip(candidates, runtime.pending(candidates)) if waits]
+        candidates = [inputs[i] for i in self._often_pending if is_on_xla(inputs[i])]
+        lazy = [t for t, waits in zip(candidates, runtime.pending(candidates), strict=True) if waits]
         if lazy and not runtime.skips_pending_check():
             runtime.increment_counter("DynamoSyncInputExecuteTime", 1)
             with barriers.excluded():
@@ -119,7 +115,8 @@ class CachedGraph:
             self._rebuild(self, inputs, "donated")
 
 
-def _on_xla(value: Any) -> bool:
+def is_on_xla(value: Any) -> bool:
+    """Whether `value` is a tensor on the XLA device."""
     return isinstance(value, torch.Tensor) and value.device.type == "xla"
 
 

@@ -159,7 +159,7 @@ class Donated:
 class DonationRefused:
     """A donation that the user asked for was not made, and why."""
 
-    graph_id: int
+    graph_id: int | None
     name: str
     why: str
     time_ns: int

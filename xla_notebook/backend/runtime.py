@@ -102,7 +102,7 @@ def skips_pending_check() -> bool:
 
 def current_device() -> torch.device:
     """The default XLA device. Creates the runtime client if there is none yet."""
-    return torch_xla.device()
+    return cast(torch.device, torch_xla.device())
 
 
 def runtime_is_up() -> bool:
@@ -257,6 +257,15 @@ def rng_seed() -> int:
 def set_rng_seed(seed: int) -> None:
     """Start a new sequence of draws at `seed`. ``set_rng_seed(rng_seed())`` changes no later draw."""
     _C._xla_set_rng_seed(seed, "")
+
+
+# The step of torch_xla's own bridge from one call's seed to the next.
+_SEED_ADD, _SEED_MULTIPLY = 1012031, 7012063
+
+
+def next_seed(seed: int) -> int:
+    """The seed of the call after one that used `seed`."""
+    return (_SEED_ADD + seed * _SEED_MULTIPLY) % 2**64
 
 
 def seed_tensor(device: torch.device) -> torch.Tensor:

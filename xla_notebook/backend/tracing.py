@@ -33,7 +33,7 @@ from torch.fx import Node
 from torch.utils._python_dispatch import _disable_current_modes
 
 from xla_notebook.backend import barriers, runtime
-from xla_notebook.backend.fallback import Output, Segment, tensors_of
+from xla_notebook.backend.fallback import Segment, tensors_of
 
 
 class HostNodes(Exception):
@@ -84,12 +84,13 @@ def trace(
 
     Pending arguments are materialized first, without donation. `donated`: positions of inputs whose
     buffers the executable may take. `in_place`: let the roots of updated arguments be their wrappers, so
-    that a step barrier over the roots donates the old buffers. Raises `HostNodes` if the segment cannot be one graph, and whatever
-    an operator raises; the user's tensors and random state are then as they were.
+    that a step barrier over the roots donates the old buffers. Raises `HostNodes` if the segment cannot
+    be one graph, and whatever an operator raises; the user's tensors and random state are then as they
+    were.
     """
     tensors = [v for v in values if isinstance(v, torch.Tensor) and v.device.type == "xla"]
     with barriers.excluded(), runtime.lazy_mode(), _plain_dispatch():
-        lazy = [t for t, waits in zip(tensors, runtime.pending(tensors)) if waits]
+        lazy = [t for t, waits in zip(tensors, runtime.pending(tensors), strict=True) if waits]
         if lazy:
             runtime.materialize(lazy)
         seed = runtime.rng_seed()
@@ -157,10 +158,10 @@ class _Recording:
                     zeros.append((position, torch.zeros(value.shape, dtype=value.dtype)))
             self.stand_ins.append(stand_in)
         uploaded = runtime.uploaded([zero for _, zero in zeros], self.device)
-        for (position, _), tensor in zip(zeros, uploaded):
+        for (position, _), tensor in zip(zeros, uploaded, strict=True):
             self.stand_ins[position] = tensor
             self.position_of_handle[runtime.handles([tensor])[0]] = position
-        self.env.update(zip(self.segment.inputs, self.stand_ins))
+        self.env.update(zip(self.segment.inputs, self.stand_ins, strict=True))
 
     def run(self) -> None:
         env = self.env
@@ -217,7 +218,7 @@ class _Recording:
     def _make_computed(self) -> None:
         """Make every root a result of its own: also copies, constants and values handed out twice."""
         seen: set[int] = set()
-        for i, (root, computed) in enumerate(zip(self.roots, runtime.pending(self.roots))):
+        for i, (root, computed) in enumerate(zip(list(self.roots), runtime.pending(self.roots), strict=True)):
             identity = runtime.tensor_id(root)
             if not computed or identity in seen:
                 self.roots[i] = _salted(root, 0)
@@ -232,7 +233,7 @@ class _Recording:
     def _bind(self) -> tuple[list[Parameter], list[torch.Tensor]]:
         parameters: list[Parameter] = []
         saved: list[torch.Tensor] = []
-        for identity, tensor in zip(*runtime.graph_inputs(self.roots)):
+        for identity, tensor in zip(*runtime.graph_inputs(self.roots), strict=True):
             if identity == runtime.SEED_ID:
                 parameters.append(Parameter("seed", 0))
                 continue
@@ -274,7 +275,7 @@ def _private_copies(tensors: Sequence[torch.Tensor], device: torch.device) -> li
     return runtime.uploaded([t.cpu() for t in tensors], device)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _scalar_arguments(target: Any) -> frozenset[int | str]:
     """Positions and names of an operator's scalar arguments, which torch_xla feeds as graph inputs."""
     if not isinstance(target, torch._ops.OpOverload):

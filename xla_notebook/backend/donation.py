@@ -1,0 +1,126 @@
+"""Which arguments a call may donate: what the user offers, less what is not safe to give away.
+
+XLA decides nothing here. A buffer is donated only if the user offered it (the operator
+``xla::dynamo_set_buffer_donor_``, ``_set_buffer_donation`` on the argument of the first call, or the
+compile option ``donate``) and nothing else can still read it. Where something can, the call runs an
+executable without that donation and says so once.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch._dynamo.output_graph import OutputGraph
+from torch._dynamo.variables.base import VariableTracker
+
+from xla_notebook.backend import observer, runtime
+
+
+class DonationRefusedWarning(UserWarning):
+    """An offered buffer was not donated, because something could still have read it."""
+
+
+def names_kept_by_dynamo() -> frozenset[str] | None:
+    """Sources of the values that the function hands on besides its graph: returned arguments, and at a
+    graph break its live locals. Call while Dynamo compiles the graph; None if Dynamo does not tell.
+
+    An argument that is returned unchanged does not appear in the graph: Dynamo's bytecode returns it.
+    """
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code is OutputGraph.compile_subgraph.__code__:
+            break
+        frame = frame.f_back  # type: ignore[assignment]
+    else:
+        return None
+    values = list(frame.f_locals.get("stack_values_flat", ()))
+    if frame.f_locals["reason"].graph_break:
+        values.extend(frame.f_locals["tx"].symbolic_locals.values())
+    kept: set[str] = set()
+
+    def note(value: VariableTracker) -> None:
+        if value.source is not None:
+            kept.add(value.source.name())
+
+    VariableTracker.visit(note, values)
+    return frozenset(kept)
+
+
+class Offers:
+    """The buffers that the calls of one graph may donate, by position among its arguments."""
+
+    def __init__(
+        self,
+        marked: Iterable[int],
+        by_hand: Iterable[int],
+        updated: Iterable[int],
+        kept: Iterable[int] | None,
+        names: Mapping[int, str],
+        function: str,
+    ):
+        self._updated = frozenset(updated)
+        self._by_hand = frozenset(by_hand)
+        self._offered = tuple(sorted({*marked, *self._by_hand}))
+        self._kept = None if kept is None else frozenset(kept)
+        self._names = names
+        self._function = function
+        self._said: set[tuple[int, str]] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._offered)
+
+    def accepted(self, args: Sequence[Any]) -> frozenset[int]:
+        """The positions that this call donates. Marks the tensors, as torch_xla's own bridge does."""
+        accepted = set()
+        for position in self._offered:
+            tensor = args[position]
+            if position in self._by_hand and position not in self._updated and not runtime.get_donation(tensor):
+                # Marked by hand for an earlier call, but this tensor was not.
+                continue
+            why = self._objection(position, args)
+            if why is None:
+                accepted.add(position)
+            else:
+                self._refuse(position, why)
+        for position in accepted:
+            runtime.set_donation(args[position], True)
+        return frozenset(accepted)
+
+    def refuse_all(self, why: str) -> None:
+        """Say of every offer that it is not taken."""
+        for position in self._offered:
+            self._refuse(position, why)
+
+    def _objection(self, position: int, args: Sequence[Any]) -> str | None:
+        """Why the argument's buffer must stay, or None."""
+        tensor = args[position]
+        if not isinstance(tensor, torch.Tensor) or tensor.device.type != "xla":
+            return "it is not on the XLA device"
+        if position not in self._updated:
+            if self._kept is None:
+                return "Dynamo does not tell whether the function returns it"
+            if position in self._kept:
+                return "the function returns it or uses it later"
+        if torch._C._storage_Use_Count(tensor.untyped_storage()._cdata) > 1:
+            return "a view or a detached copy of it is alive"
+        if runtime.anything_pending(tensor.device):
+            return "pending work on the device may read it"
+        handle = runtime.handle(tensor)
+        others = [a for i, a in enumerate(args) if i != position and isinstance(a, torch.Tensor)]
+        if any(runtime.handle(a) == handle for a in others if a.device.type == "xla"):
+            return "another argument shares its buffer"
+        return None
+
+    def _refuse(self, position: int, why: str) -> None:
+        if (position, why) in self._said:
+            return
+        self._said.add((position, why))
+        name = self._names.get(position, f"argument {position}")
+        observer.send(observer.DonationRefused(None, name, why, observer.now_ns()))
+        warnings.warn(
+            f"{self._function}: the buffer of {name} is not donated: {why}", DonationRefusedWarning, stacklevel=2
+        )

@@ -1,0 +1,98 @@
+"""Stand-ins for what torch and torch_xla 2.9 do not bring together on an XLA device.
+
+Each says what fails without it. They change nothing for other devices.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch._C import DispatchKey
+from torch._prims.rng_prims import run_and_save_rng_state, run_with_rng_state
+
+from xla_notebook.backend import runtime
+
+# Activation checkpointing with dropout. AOTAutograd keeps the random state of the forward pass for the
+# recomputation through two higher-order operators that have no kernel for torch_xla's functional
+# tensors ("could not find kernel for HigherOrderOperator run_and_save_rng_state"). The state of an XLA
+# device is its running seed.
+
+
+def _run_and_save_seed(operator: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[torch.Tensor, Any]:
+    seed = runtime.rng_seed()
+    # Seeds are unsigned; int64 holds their bits.
+    state = torch.tensor(seed - 2**64 if seed >= 2**63 else seed, dtype=torch.int64)
+    with _seeded_from(seed):
+        result = operator(*args, **kwargs)
+        runtime.materialize([result] if isinstance(result, torch.Tensor) else [r for r in result if r is not None])
+    runtime.set_rng_seed(runtime.next_seed(seed))
+    return state, result
+
+
+def _run_with_seed(state: torch.Tensor, operator: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    with _seeded_from(int(state) % 2**64):
+        return operator(*args, **kwargs)
+
+
+@contextlib.contextmanager
+def _seeded_from(seed: int) -> Iterator[None]:
+    saved = runtime.rng_seed()
+    runtime.set_rng_seed(seed)
+    try:
+        yield
+    finally:
+        runtime.set_rng_seed(saved)
+
+
+HOST_KERNELS: dict[Any, Callable[..., Any]] = {
+    run_and_save_rng_state: _run_and_save_seed,
+    run_with_rng_state: _run_with_seed,
+}
+
+
+# The gradient of dropout. torch_xla's kernel of `native_dropout_backward` applies the scale twice: with
+# p=0.5 the gradient is 4 where 2 is right, under every backend that traces through AOTAutograd (lazy mode
+# takes another way).
+
+
+def _dropout_backward(grad_output: torch.Tensor, mask: torch.Tensor, scale: float) -> torch.Tensor:
+    return grad_output * (mask.to(grad_output.dtype) * scale)
+
+
+DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
+    torch.ops.aten.native_dropout_backward.default: _dropout_backward,
+}
+
+
+# LayerNorm and GroupNorm with dynamic shapes. torch_xla's autograd kernels ask for the number of
+# elements, which a tensor with symbolic sizes does not have ("Cannot call numel() on tensor with
+# symbolic sizes/strides"), so Dynamo fails before any backend is asked.
+
+
+def _is_symbolic(tensor: torch.Tensor) -> bool:
+    return any(isinstance(size, torch.SymInt) for size in tensor.shape)
+
+
+def _layer_norm(input: torch.Tensor, *args: Any) -> Any:
+    if _is_symbolic(input):
+        return torch._refs.native_layer_norm(input, *args)
+    return torch.ops.aten.native_layer_norm.default._op_dk(DispatchKey.AutogradXLA, input, *args)
+
+
+def _group_norm(input: torch.Tensor, *args: Any) -> Any:
+    if _is_symbolic(input):
+        return torch._refs.native_group_norm(input, *args)
+    return torch.ops.aten.native_group_norm.default._op_dk(DispatchKey.AutogradXLA, input, *args)
+
+
+def install() -> None:
+    """Let tracing with symbolic sizes find the kernels above. Calling it again changes nothing."""
+    for operator, kernel in (
+        (torch.ops.aten.native_layer_norm.default, _layer_norm),
+        (torch.ops.aten.native_group_norm.default, _group_norm),
+    ):
+        if DispatchKey.AutogradXLA not in operator.py_kernels:
+            operator.py_impl(DispatchKey.AutogradXLA)(kernel)
