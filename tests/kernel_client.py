@@ -127,4 +127,4 @@ class Kernel:
         """The value of a Python literal computed in the kernel."""
         import ast
 
-        return ast.literal_eval(self.check(f"print(repr({expression}))").stdout)
+        return ast.literal_eval(self.check(f"print(repr(({expression})))").stdout)

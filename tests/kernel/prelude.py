@@ -1,9 +1,9 @@
 # Runs in the kernel before the tests of a module.
-import json
+import json  # noqa: F401  (used by cells)
 import re
 
 import torch
-import torch.nn.functional as F
+import torch.nn.functional as F  # noqa: F401
 import torch_xla
 import torch_xla.core.xla_model as xm
 import torch_xla.debug.metrics as met
@@ -23,7 +23,7 @@ def pending():
     """Names of the XLA tensors of the namespace that are not buffers yet."""
     tensors = {k: v for k, v in globals().items() if isinstance(v, torch.Tensor) and v.device.type == "xla"}
     needs = [torch_xla._XLAC._check_tensor_need_materialization([v])[0] for v in tensors.values()]
-    return [name for name, need in zip(tensors, needs) if need]
+    return [name for name, need in zip(tensors, needs, strict=True) if need]
 
 
 def describe(value):

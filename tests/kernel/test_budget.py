@@ -16,7 +16,10 @@ def _inputs(kernel: Kernel) -> None:
 
 
 def test_fifty_runs_of_a_cell_with_a_function_compile_once(kernel: Kernel) -> None:
-    cell = "%%xla_compile\ndef layer(t):\n    return torch.tanh(t @ w)\n\nfor i in range(2):\n    y = layer(x) + 1\nz = layer(y)"
+    cell = (
+        "%%xla_compile\ndef layer(t):\n    return torch.tanh(t @ w)\n\n"
+        "for i in range(2):\n    y = layer(x) + 1\nz = layer(y)"
+    )
     kernel.check(cell)
     frames, (executed, compiled) = kernel.value(FRAMES), kernel.value("counts()")
     for _ in range(50):

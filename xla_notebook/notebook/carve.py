@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -10,38 +11,49 @@ import torch
 from xla_notebook.notebook import blocks
 from xla_notebook.notebook.blocks import RUNTIME, Register
 from xla_notebook.notebook.judge import Host, Judge
+from xla_notebook.notebook.kinds import Kind
 
 Namespace = dict[str, Any]
+
+_ELSEWHERE = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+"""Expressions whose parts are evaluated in a scope of their own."""
 
 
 class Carver:
     """Replaces the tensor work inside a plain statement by blocks, each at its own place.
 
     ``print(loss_fn(model(x), y).item())`` keeps its `print` and its `item`, and the loss is one graph.
-    What is not evaluated there and then, exactly once (lambdas, comprehensions, branches), is left alone.
+    `known` are the kinds of the names that the statement reads.
     """
 
-    def __init__(self, register: Register) -> None:
+    def __init__(self, register: Register, known: Mapping[str, Kind]) -> None:
         self._register = register
+        self._known = known
 
     def statement(self, node: ast.stmt, namespace: Namespace) -> ast.stmt:
+        """A copy of `node` with blocks in it."""
         copy: ast.stmt = self._copy(node, namespace)
         return copy
 
-    def carve(self, node: ast.expr, namespace: Namespace) -> ast.expr:
-        if isinstance(node, (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
+    def below(self, node: ast.expr, namespace: Namespace) -> ast.expr:
+        """A copy of `node`, which itself must stay plain, with blocks in it."""
+        if isinstance(node, _ELSEWHERE):
             return node
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and _is_backward(node):
-            return _seeded(node, node.func, self.carve(node.func.value, namespace))
-        judge = Judge(namespace, {})
+        method = _backward(node)
+        if method is not None:
+            return _seeded(node, method, self._carve(method.value, namespace))
+        copy: ast.expr = self._copy(node, namespace)
+        return copy
+
+    def _carve(self, node: ast.expr, namespace: Namespace) -> ast.expr:
+        judge = Judge(namespace, self._known)
         try:
             on_device = judge.look(node)
         except Host:
-            on_device = False
+            return self.below(node, namespace)
         if on_device and judge.work and not isinstance(node, (ast.Starred, ast.Slice)):
             return blocks.call(blocks.expression_source(node), self._register)
-        copy: ast.expr = self._copy(node, namespace)
-        return copy
+        return self.below(node, namespace)
 
     def _copy(self, node: Any, namespace: Namespace) -> Any:
         changed = {field: self._field(value, namespace) for field, value in ast.iter_fields(node)}
@@ -52,27 +64,30 @@ class Carver:
             return [self._field(item, namespace) for item in value]
         if isinstance(value, ast.expr):
             stored = isinstance(getattr(value, "ctx", None), (ast.Store, ast.Del))
-            return value if stored else self.carve(value, namespace)
+            return value if stored else self._carve(value, namespace)
         return self._copy(value, namespace) if isinstance(value, ast.keyword) else value
 
 
-def _is_backward(node: ast.Call) -> bool:
-    return isinstance(node.func, ast.Attribute) and node.func.attr == "backward" and not node.args and not node.keywords
+def _backward(node: ast.expr) -> ast.Attribute | None:
+    """The method of ``loss.backward()``, if `node` is such a call."""
+    if not isinstance(node, ast.Call) or node.args or node.keywords:
+        return None
+    return node.func if isinstance(node.func, ast.Attribute) and node.func.attr == "backward" else None
 
 
-def _seeded(node: ast.Call, method: ast.Attribute, receiver: ast.expr) -> ast.expr:
+def _seeded(node: ast.expr, method: ast.Attribute, receiver: ast.expr) -> ast.expr:
     """``loss.backward()`` with its implicit gradient of one as a ready buffer.
 
     Autograd would make it as pending work on the device, which costs a graph and an execution a step.
     """
-    if not isinstance(receiver, ast.Name):
-        function = ast.copy_location(ast.Attribute(receiver, method.attr, ast.Load()), method)
-        return ast.copy_location(ast.Call(function, [], []), node)
-    runtime = ast.copy_location(ast.Name(RUNTIME, ast.Load()), node)
-    seed = ast.copy_location(ast.Attribute(runtime, "seed", ast.Load()), node)
-    made = ast.copy_location(ast.Call(seed, [receiver], []), node)
-    keyword = ast.copy_location(ast.keyword("gradient", made), node)
-    return ast.copy_location(ast.Call(method, [], [keyword]), node)
+    keywords: list[ast.keyword] = []
+    if isinstance(receiver, ast.Name):
+        runtime = ast.copy_location(ast.Name(RUNTIME, ast.Load()), node)
+        seed = ast.copy_location(ast.Attribute(runtime, "seed", ast.Load()), node)
+        made = ast.copy_location(ast.Call(seed, [receiver], []), node)
+        keywords.append(ast.copy_location(ast.keyword("gradient", made), node))
+    function = ast.copy_location(ast.Attribute(receiver, method.attr, ast.Load()), method)
+    return ast.copy_location(ast.Call(function, [], keywords), node)
 
 
 _seeds: dict[tuple[torch.dtype, torch.Size, torch.device], torch.Tensor] = {}

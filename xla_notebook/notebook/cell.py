@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 KEPT_CELLS = 256
 """Cells of a session kept for being run again; the least recently run one goes first."""
 
+_MARK = "__xla_notebook_namespace__"
+
 _numbers = itertools.count(1)
 
 
@@ -39,7 +41,6 @@ class Runtime:
 
     def __init__(self) -> None:
         self._blocks: weakref.WeakValueDictionary[int, Block] = weakref.WeakValueDictionary()
-        self._options: dict[int, Options] = {}
 
     def add(self, number: int, block: Block) -> None:
         """Let the cell's code find `block`, for as long as the cell keeps it."""
@@ -222,6 +223,8 @@ class Cells:
         """Undo `install` and forget all cells."""
         if getattr(builtins, blocks.RUNTIME, None) is self.runtime:
             delattr(builtins, blocks.RUNTIME)
+        self._ip.user_ns.pop(_MARK, None)
+        self._ip.user_ns_hidden.pop(_MARK, None)
         self._kept.clear()
         self._by_cell_id.clear()
 
@@ -231,6 +234,11 @@ class Cells:
         `count` is the execution count of this run.
         When the notebook cell `cell_id` has been edited, what its former text compiled is let go.
         """
+        if self._ip.user_ns.get(_MARK) is not self.runtime:
+            # A new namespace, or one emptied by %reset. Dynamo keeps what it compiled for a function in that
+            # function's globals, so code objects that have lost theirs cannot run any more.
+            self._kept.clear()
+            self._ip.user_ns[_MARK] = self._ip.user_ns_hidden[_MARK] = self.runtime
         key = (text, options, f"{magic_line}:{self._ip.ast_node_interactivity}")
         if cell_id is not None:
             former = self._by_cell_id.get(cell_id)

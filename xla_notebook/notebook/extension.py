@@ -17,7 +17,7 @@ from xla_notebook.notebook.magics import Magics
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-_MAGICS = {"cell": ("xla_compile",), "line": ("xla_compile", "xla_graphs")}
+_MAGICS = {"cell": ("xla_compile",), "line": ("xla_compile", "%xla_compile", "xla_graphs")}
 _CALL = "get_ipython().run_cell_magic('xla_compile',"
 
 
@@ -40,6 +40,8 @@ class Extension:
         register: Any = self._ip.register_magic_function  # a traitlets delegate, whose declared type is wrong
         register(magics.compile_cell, "cell", "xla_compile")
         register(magics.compile_line, "line", "xla_compile")
+        # What IPython looks for where %%xla_compile stands below another line.
+        register(magics.misplaced, "line", "%xla_compile")
         register(magics.graphs, "line", "xla_graphs")
 
     def unload(self) -> None:

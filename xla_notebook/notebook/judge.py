@@ -46,7 +46,7 @@ class Judge:
 
     def __init__(self, namespace: Mapping[str, Any], known: Mapping[str, Kind]) -> None:
         self._namespace = namespace
-        self._known = known
+        self.known = known
         self._bound: list[set[str]] = []
         self.made: dict[str, bool] = {}
         self.work = False
@@ -90,7 +90,7 @@ class Judge:
         return kind in ON_DEVICE
 
     def _kind(self, name: str) -> Kind:
-        kind = self._known.get(name)
+        kind = self.known.get(name)
         if kind is None:
             value = self._namespace.get(name, getattr(builtins, name, self))
             kind = Kind.MISSING if value is self else kinds.kind_of(value)

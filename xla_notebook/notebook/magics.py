@@ -71,6 +71,10 @@ cell again recompiles nothing. Names bind in the notebook's namespace.
             raise UsageError(f"%xla_compile takes one expression, and got {line.strip()!r}")
         return made.evaluate(namespace)
 
+    def misplaced(self, line: str) -> None:
+        """Say where ``%%xla_compile`` belongs."""
+        raise UsageError(_FIRST_LINE)
+
     def graphs(self, line: str) -> None:
         """List the cached graphs: name, cell, input shapes, trace and compile time, runs, saved buffers.
 

@@ -36,7 +36,9 @@ class GraphTable:
         for cells in self.rows:
             table.add_row(*(Text(cell) for cell in cells))
         out = io.StringIO()
-        Console(file=out, width=width, color_system=None, highlight=False, emoji=False).print(table)
+        Console(file=out, force_jupyter=False, width=width, color_system=None, highlight=False, emoji=False).print(
+            table
+        )
         return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
     def _repr_html_(self) -> str:

@@ -12,7 +12,7 @@ import ast
 import dataclasses
 import sys
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from xla_notebook.notebook import blocks
@@ -97,7 +97,7 @@ class Block:
                 # Statements without tensor work may stand inside a group, but do not end one.
                 end, holes = index + 1, list(seen)
         if end == start:
-            return _Plan(self._plain(start), start + 1)
+            return _Plan(self._plain(start, judge.known), start + 1)
         # The same statements are the same function, whatever else the judgement depended on.
         key = (start, end, len(holes))
         group = self._groups.get(key)
@@ -106,15 +106,15 @@ class Block:
             group = self._groups[key] = _compiled(statements[start:end], holes, returns, self.cell)
         return _Plan(group, end)
 
-    def _plain(self, index: int) -> Step:
+    def _plain(self, index: int, known: Mapping[str, Kind]) -> Step:
         """One statement as plain Python, with the tensor work inside it as blocks of its own."""
         statement = self.source.statements[index]
         last = index == len(self.source.statements) - 1
-        carver = Carver(self.cell.register)
+        carver = Carver(self.cell.register, known)
         cell = self.cell
         if self.source.value and last and isinstance(statement, ast.Expr):
             wanted = statement.value
-            return _lazily(lambda namespace: cell.compile(ast.Expression(carver.carve(wanted, namespace)), "eval"))
+            return _lazily(lambda namespace: cell.compile(ast.Expression(carver.below(wanted, namespace)), "eval"))
 
         def build(namespace: Namespace) -> types.CodeType:
             return cell.compile(ast.Module([carver.statement(statement, namespace)], []), "exec")
