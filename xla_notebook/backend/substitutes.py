@@ -15,6 +15,31 @@ from torch._prims.rng_prims import run_and_save_rng_state, run_with_rng_state
 
 from xla_notebook.backend import runtime
 
+# Dropout under autograd. torch_xla's kernel of `native_dropout` gives a mask that says it is boolean but
+# holds 0 and 1/(1-p), so `native_dropout_backward` scales twice: with p=0.5 the gradient is 4 where 2 is
+# right, under every backend that goes through AOTAutograd (lazy mode takes another way).
+
+
+def _dropout(input: torch.Tensor, p: float, train: bool | None) -> tuple[torch.Tensor, torch.Tensor]:
+    if train is False or p == 0:
+        return input.clone(), torch.ones_like(input, dtype=torch.bool)
+    if p == 1:
+        return torch.zeros_like(input), torch.zeros_like(input, dtype=torch.bool)
+    # Drawn in float32: a narrower type has too few values below p.
+    mask = torch.rand_like(input, dtype=torch.float32) >= p
+    return input * mask.to(input.dtype) * (1 / (1 - p)), mask
+
+
+def _dropout_backward(grad_output: torch.Tensor, mask: torch.Tensor, scale: float) -> torch.Tensor:
+    return grad_output * mask.to(grad_output.dtype) * scale
+
+
+DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
+    torch.ops.aten.native_dropout.default: _dropout,
+    torch.ops.aten.native_dropout_backward.default: _dropout_backward,
+}
+
+
 # Activation checkpointing with dropout. AOTAutograd keeps the random state of the forward pass for the
 # recomputation through two higher-order operators that have no kernel for torch_xla's functional
 # tensors ("could not find kernel for HigherOrderOperator run_and_save_rng_state"). The state of an XLA
@@ -26,7 +51,7 @@ def _run_and_save_seed(operator: Callable[..., Any], *args: Any, **kwargs: Any) 
     # Seeds are unsigned; int64 holds their bits.
     state = torch.tensor(seed - 2**64 if seed >= 2**63 else seed, dtype=torch.int64)
     with _seeded_from(seed):
-        result = operator(*args, **kwargs)
+        result = DECOMPOSITIONS.get(operator, operator)(*args, **kwargs)
         runtime.materialize([result] if isinstance(result, torch.Tensor) else [r for r in result if r is not None])
     runtime.set_rng_seed(runtime.next_seed(seed))
     return state, result
@@ -34,7 +59,7 @@ def _run_and_save_seed(operator: Callable[..., Any], *args: Any, **kwargs: Any) 
 
 def _run_with_seed(state: torch.Tensor, operator: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     with _seeded_from(int(state) % 2**64):
-        return operator(*args, **kwargs)
+        return DECOMPOSITIONS.get(operator, operator)(*args, **kwargs)
 
 
 @contextlib.contextmanager
@@ -50,20 +75,6 @@ def _seeded_from(seed: int) -> Iterator[None]:
 HOST_KERNELS: dict[Any, Callable[..., Any]] = {
     run_and_save_rng_state: _run_and_save_seed,
     run_with_rng_state: _run_with_seed,
-}
-
-
-# The gradient of dropout. torch_xla's kernel of `native_dropout_backward` applies the scale twice: with
-# p=0.5 the gradient is 4 where 2 is right, under every backend that traces through AOTAutograd (lazy mode
-# takes another way).
-
-
-def _dropout_backward(grad_output: torch.Tensor, mask: torch.Tensor, scale: float) -> torch.Tensor:
-    return grad_output * (mask.to(grad_output.dtype) * scale)
-
-
-DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
-    torch.ops.aten.native_dropout_backward.default: _dropout_backward,
 }
 
 
