@@ -68,6 +68,16 @@ _FORMS: tuple[tuple[str, str, str], ...] = (
         _ONCE,
     ),
     (
+        r"(?:len\(|not )(?P<name>self\.state\[.+?)(?:\) != 0)?$",
+        "the optimizer made its state in its first step",
+        "this happens once for each optimizer; nothing to do",
+    ),
+    (
+        r"(?P<name>[^=]+\['lr'\]) == (?P<value>[\d.e+-]+)$",
+        "the learning rate changed (was {value})",
+        "make it a tensor on the device, as in lr=torch.tensor({value}).to(device), and change it with fill_()",
+    ),
+    (
         r"len\((?P<name>.+?)\) == (?P<length>\d+)$",
         "`{name}` no longer has {length} items",
         "keep the length of {name} the same between calls",
@@ -219,7 +229,8 @@ def _without_guard(reason: TraceReason, new: GraphRecord, before: GraphRecord) -
         yield Cause("the sharding of an argument changed", "mark shardings once, before the first call")
     elif reason == "donation":
         yield Cause("another set of inputs is to be donated")
-    elif new.graph_id != before.graph_id:
+    elif new.graph_id != before.graph_id and new.segment == 0 and new.kind != "backward":
+        # Later segments and the backward graph follow from the first graph, whose cause was told.
         yield from _new_code(new, before)
 
 

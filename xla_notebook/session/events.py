@@ -165,7 +165,7 @@ class Refused(_Event):
     """A donation that the user asked for was not made."""
 
     kind: ClassVar[EventKind] = "refused"
-    graph_id: int
+    graph_id: int | None
     name: str
     why: str
 

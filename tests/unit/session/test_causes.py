@@ -176,6 +176,8 @@ def test_first_compile_after_a_reset_is_not_blamed_on_old_guards(session: Sessio
             "Cache line invalidated because L['x'] got deallocated",
             "`x` was deleted or replaced by a new object",
         ),
+        ("len(self.state[list(dict.keys(self.state))[0]]) != 0", "the optimizer made its state in its first step"),
+        ("self.param_groups[0]['lr'] == 0.1  # for group in", "the learning rate changed (was 0.1)"),
         ("GLOBAL_STATE changed: grad_mode autocast ", "grad mode changed and autocast changed"),
         ("GLOBAL_STATE changed: torch_function ", "the global state torch_function changed"),
         (
@@ -249,6 +251,15 @@ def test_edited_cell_is_named(session: Session) -> None:
         with session.cell(count, "the-cell", filename):
             session.report(traced(count, filename=filename))
     assert causes_of(session) == ["cell edited"]
+
+
+def test_backward_and_later_segments_of_a_recompile_are_no_recompiles_of_their_own(session: Session) -> None:
+    for first in (1, 4):
+        session.report(traced(first, kind="forward"))
+        session.report(traced(first + 1, kind="forward", segment=1))
+        session.report(traced(first + 2, kind="backward"))
+    events = [event for event in session.events() if isinstance(event, Recompiled)]
+    assert [event.graph_id for event in events] == [4]
 
 
 def test_same_name_in_another_cell_is_no_recompile(session: Session) -> None:
