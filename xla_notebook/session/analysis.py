@@ -13,6 +13,7 @@ from xla_notebook.session.records import GraphRecord
 
 AdviceKind = Literal["donate", "pad", "constant", "large"]
 LARGEST = 5
+SMALL_NBYTES = 1024
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ def _donations(graphs: Iterable[GraphRecord], buffers: Iterable[BufferRecord]) -
 
     Not those that share their buffer with something else, which would lose its value.
     """
-    shared = {name for buffer in buffers if len(buffer.owners) > 1 for name in buffer.names}
+    shared = {name for buffer in buffers if buffer.tensors > 1 for name in buffer.names}
     for graph in graphs:
         names = []
         nbytes = 0
@@ -84,6 +85,8 @@ def _donations(graphs: Iterable[GraphRecord], buffers: Iterable[BufferRecord]) -
                 nbytes += binding.spec.nbytes
         if names:
             listed = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+            if graph.kind == "optimizer":
+                listed = f"its parameters and their state ({len(names)} tensors)"
             text = f"{graph.name} overwrites {listed} in each run: donate to reuse the memory"
             yield Advice("donate", text, (graph.graph_id,), nbytes)
 
@@ -91,6 +94,8 @@ def _donations(graphs: Iterable[GraphRecord], buffers: Iterable[BufferRecord]) -
 def _same_but_for_shapes(graphs: Iterable[GraphRecord]) -> Iterable[Advice]:
     alike: Mapping[object, list[GraphRecord]] = collections.defaultdict(list)
     for graph in graphs:
+        if graph.kind == "backward":
+            continue  # its shapes follow from those of the forward graph
         inputs = tuple((binding.kind, binding.name, binding.spec.dtype) for binding in graph.inputs)
         alike[graph.function, graph.source, graph.kind, graph.segment, inputs].append(graph)
     for group in alike.values():
@@ -102,7 +107,7 @@ def _same_but_for_shapes(graphs: Iterable[GraphRecord]) -> Iterable[Advice]:
                 differing.append(f"`{user_name(binding.name)}` ({seen})")
         if differing:
             text = (
-                f"{len(group)} graphs of {group[0].function} differ only by the shape of {' and '.join(differing)}:"
+                f"{len(group)} graphs of {group[0].label} differ only by the shape of {' and '.join(differing)}:"
                 " pad to one shape, or to a few, to compile less"
             )
             yield Advice("pad", text, tuple(graph.graph_id for graph in group), 0)
@@ -113,10 +118,10 @@ def _constants_kept_twice(graphs: Iterable[GraphRecord], buffers: Iterable[Buffe
 
     Whether the values are equal would need a look at the device, so this says "may".
     """
-    functions = {graph.graph_id: graph.function for graph in graphs}
+    functions = {graph.graph_id: graph.label for graph in graphs}
     alike: Mapping[object, list[BufferRecord]] = collections.defaultdict(list)
     for buffer in buffers:
-        if buffer.state != "live":
+        if buffer.state != "live" or buffer.nbytes < SMALL_NBYTES:
             continue
         for owner in buffer.owners:
             if owner.graph_id in functions:

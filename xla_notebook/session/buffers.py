@@ -30,8 +30,8 @@ class BufferRecord:
 
     `handle` is None where there is no buffer. `live`: a buffer with its value; `pending`: not computed yet;
     `donated`: its memory was given to another buffer, as an event tells; `deleted`: gone for another
-    reason; `stale`: gone, but a graph still counts on it. Tensors that share the buffer are its owners, so
-    bytes are counted once.
+    reason; `stale`: gone, but a graph still counts on it. All `tensors` on one buffer are one record, so
+    that bytes are counted once; one tensor may have several owners.
     """
 
     handle: int | None
@@ -40,6 +40,7 @@ class BufferRecord:
     nbytes: int
     state: BufferState
     owners: tuple[Owner, ...]
+    tensors: int
 
     @property
     def names(self) -> tuple[str, ...]:

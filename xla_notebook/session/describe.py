@@ -140,7 +140,9 @@ def histories(graphs: Sequence[GraphRecord], events: Iterable[Event]) -> list[Hi
     for graph in graphs:
         again = [Compile(graph.name, event.cell, event.causes) for event in recompiled.get(graph.graph_id, ())]
         function = _function_of(graph)
-        sources[function] = graph.function, graph.source
+        cell = graph.source.cell if graph.function == "<module>" and graph.source is not None else None
+        name = f"cell {cell.execution_count}" if cell is not None else graph.label
+        sources[function] = name, graph.source if cell is None else None
         compiles = functions.setdefault(function, [])
         if graph.traces > len(again) and graph.segment == 0 and graph.kind != "backward":
             compiles.append(Compile(graph.name, graph.cell, ()))

@@ -85,6 +85,7 @@ class Looker:
                 nbytes=tensor.numel() * tensor.element_size(),
                 state=state,
                 owners=(*(known.owners if known is not None else ()), *owned),
+                tensors=1 + (known.tensors if known is not None else 0),
             )
         self._handles = handles
         return Ledger(tuple(records.values()), walk.complete)

@@ -35,8 +35,9 @@ class LiveGraph(Protocol):
 class GraphRecord:
     """One cached graph.
 
-    `name` is unique in the session: the function's name, with a number from the second graph on. `mutations`
-    are pairs (argument, output): the output is the argument's new value. `donated_inputs` are the arguments
+    `name` is unique in the session: the function's name, or the place in the cell for code that stands in no
+    function, with a number from the second graph on; `label` is the same without the number. `mutations` are
+    pairs (argument, output): the output is the argument's new value. `donated_inputs` are the arguments
     whose buffer an output takes. Both count arguments as `Binding.index` does. `traces` counts traces (more
     than one after an eviction or a recovery). Times are nanoseconds, those of the last trace and compile.
     `version` is the session's number of the last change.
@@ -69,6 +70,11 @@ class GraphRecord:
     traced_at_ns: int
     version: int
 
+    @property
+    def label(self) -> str:
+        """`name` without its number."""
+        return self.name.rpartition(" #")[0] or self.name
+
     def argument(self, index: int) -> Binding | None:
         """The graph input that is argument or attribute `index`; None if the graph does not use it."""
         for binding in self.inputs:
@@ -85,12 +91,12 @@ def new_record(
     traced: GraphTraced, cell: CellRef | None, source: Source | None, known: Iterable[GraphRecord]
 ) -> GraphRecord:
     """The record of a graph just traced, cold and not yet run. `known` are the records with names taken."""
-    numbers = [_number(record.name) for record in known if record.function == traced.function]
-    number = max(numbers, default=0) + 1
+    label = _label(traced, source)
+    number = max((_number(record.name) for record in known if record.label == label), default=0) + 1
     saved = sum(binding.kind == "saved" for binding in traced.inputs)
     return GraphRecord(
         graph_id=traced.graph_id,
-        name=traced.function if number == 1 else f"{traced.function} #{number}",
+        name=label if number == 1 else f"{label} #{number}",
         function=traced.function,
         cell=cell,
         source=source,
@@ -124,9 +130,17 @@ def retraced(record: GraphRecord, traced: GraphTraced, cell: CellRef | None, sou
     return dataclasses.replace(new, name=record.name, runs=record.runs, traces=record.traces + 1)
 
 
+def _label(traced: GraphTraced, source: Source | None) -> str:
+    if traced.function != "<module>" or source is None:
+        return traced.function
+    if source.cell is not None:
+        return f"cell {source.cell.execution_count} line {source.line}"
+    return f"{source.filename} line {source.line}"
+
+
 def _number(name: str) -> int:
     _, separator, number = name.rpartition(" #")
-    return int(number) if separator and number.isdigit() else 1
+    return int(number) if separator else 1
 
 
 def _role(traced: GraphTraced) -> GraphRole:

@@ -116,12 +116,21 @@ class Walk:
     def add(self, roots: Iterable[tuple[object, str, OwnerKind]]) -> None:
         """Visit everything that `roots` reach, breadth first: the shortest name of a tensor comes first."""
         waiting = collections.deque(roots)
-        while waiting:
+        optimizers: list[tuple[object, str, OwnerKind]] = []
+        deferring = True
+        while waiting or optimizers:
+            if not waiting:
+                # Last, because their state is named by the names of the parameters.
+                waiting.extend(optimizers)
+                optimizers = []
+                deferring = False
             value, name, owner = waiting.popleft()
             known = self._classes.get(id(type(value))) or self._learn(type(value))
             if known.kind == "atom":
                 continue
-            if known.kind == "tensor":
+            if known.kind == "optimizer" and deferring:
+                optimizers.append((value, name, owner))
+            elif known.kind == "tensor":
                 waiting.extend(self._tensor(cast(torch.Tensor, value), name, owner))
             elif id(value) not in self._seen:
                 if self._left <= 0:

@@ -22,8 +22,8 @@ def graphs_of(*reports: Any) -> list[GraphRecord]:
     return session.graphs()
 
 
-def buffer(handle: int | None, *owners: Owner, state: Any = "live", nbytes: int = 100) -> BufferRecord:
-    return BufferRecord(handle, (5, 5), "float32", nbytes, state, owners)
+def buffer(handle: int | None, *owners: Owner, state: Any = "live", nbytes: int = 5000) -> BufferRecord:
+    return BufferRecord(handle, (5, 5), "float32", nbytes, state, owners, len(owners))
 
 
 def saved(graph_id: int, name: str = "step: constant 0") -> Owner:
@@ -39,8 +39,8 @@ def test_totals_count_a_shared_buffer_once_for_each_kind_of_owner() -> None:
         buffer(2, saved(1), nbytes=7),
         buffer(None, WEIGHT, state="pending"),
     ]
-    assert totals_by_owner(buffers) == {"module": 100, "variable": 100, "saved": 7}
-    assert live_nbytes(buffers) == 107
+    assert totals_by_owner(buffers) == {"module": 5000, "variable": 5000, "saved": 7}
+    assert live_nbytes(buffers) == 5007
 
 
 def test_alias_map_counts_arguments_not_graph_inputs() -> None:
@@ -86,7 +86,26 @@ def test_graphs_that_differ_only_by_a_shape_are_named_with_the_shapes() -> None:
 def test_constants_kept_by_several_graphs_of_a_function_in_buffers_of_their_own() -> None:
     graphs = graphs_of(traced(1), traced(2, inputs=(argument("y"),)))
     (only,) = advice(graphs, [buffer(1, saved(1)), buffer(2, saved(2))])
-    assert (only.kind, only.graph_ids, only.nbytes) == ("constant", (1, 2), 100)
+    assert (only.kind, only.graph_ids, only.nbytes) == ("constant", (1, 2), 5000)
+
+
+def test_small_constants_are_not_worth_a_word() -> None:
+    graphs = graphs_of(traced(1), traced(2, inputs=(argument("y"),)))
+    assert advice(graphs, [buffer(1, saved(1), nbytes=4), buffer(2, saved(2), nbytes=4)]) == []
+
+
+def test_optimizer_that_overwrites_its_state_is_told_in_short() -> None:
+    (only,) = advice(graphs_of(traced(1, kind="optimizer", mutations=((0, 0),))))
+    assert (
+        only.text
+        == "step overwrites its parameters and their state (1 tensors) in each run: donate to reuse the memory"
+    )
+
+
+def test_backward_graphs_follow_the_forward_ones() -> None:
+    other = TensorSpec((9, 8), "float32", 0)
+    graphs = graphs_of(*(traced(i, kind="backward", inputs=(argument("x", 0, s),)) for i, s in ((1, SPEC), (2, other))))
+    assert advice(graphs) == []
 
 
 def test_constants_in_one_shared_buffer_are_fine() -> None:

@@ -50,7 +50,7 @@ def by_name(ledger: Ledger) -> dict[str, BufferRecord]:
 def test_variable_is_named_and_described(session: Session) -> None:
     x = on_device(3, 5)
     (record,) = session.buffers({"x": x, "n": 3, "t": torch.ones(2)}).buffers
-    assert record == BufferRecord(runtime.handles([x])[0], (3, 5), "float32", 60, "live", (Owner("variable", "x"),))
+    assert record == BufferRecord(runtime.handles([x])[0], (3, 5), "float32", 60, "live", (Owner("variable", "x"),), 1)
 
 
 def test_modules_and_gradients_are_named_as_the_user_writes_them(session: Session) -> None:
@@ -86,7 +86,7 @@ def test_optimizer_state_is_named_by_its_parameter(session: Session) -> None:
     model(on_device(5, 2)).sum().backward()
     opt.step()
     torch_xla.sync()
-    records = by_name(session.buffers({"model": model, "opt": opt}))
+    records = by_name(session.buffers({"opt": opt, "model": model}))
     momentum = records["opt.state[model.weight]['momentum_buffer']"]
     assert momentum.owners[0].kind == "optimizer"
     assert records["model.weight"] is records["opt.param_groups[0]['params'][0]"]
@@ -125,6 +125,7 @@ def test_tensors_on_one_buffer_are_one_record_with_all_names(session: Session) -
     x = on_device(4)
     (record,) = session.buffers({"x": x, "y": x.detach(), "both": [x]}).buffers
     assert set(record.names) == {"x", "y", "both[0]"}
+    assert record.tensors == 2
 
 
 def test_saved_buffers_come_first_with_the_graphs_name(session: Session, live: list[FakeGraph]) -> None:

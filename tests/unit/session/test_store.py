@@ -75,6 +75,15 @@ def test_function_defined_in_one_cell_and_traced_in_another_names_both(session: 
     assert graph.source.cell == CellRef(3)
 
 
+def test_code_in_no_function_is_named_by_its_place(session: Session) -> None:
+    with session.cell(3, filename=CELL_FILE):
+        session.report(traced(1, function="<module>"))
+        session.report(traced(2, function="<module>"))
+    session.report(traced(3, function="<module>", filename="train.py"))
+    assert [graph.name for graph in session.graphs()] == ["cell 3 line 4", "cell 3 line 4 #2", "train.py line 4"]
+    assert {graph.label for graph in session.graphs()} == {"cell 3 line 4", "train.py line 4"}
+
+
 def test_graphs_of_one_function_get_different_names(session: Session) -> None:
     for graph_id in (1, 2, 3):
         session.report(traced(graph_id))
