@@ -1,0 +1,63 @@
+"""Generated programs do on XLA, compiled, what they do in eager mode on the CPU."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch_xla
+from hypothesis import HealthCheck, given, settings
+
+from hazards.programs import Outcome, Program, difference, programs, run
+
+CPU = torch.device("cpu")
+COUNT = int(os.environ.get("XLA_NOTEBOOK_FUZZ", "250"))
+LONG = "XLA_NOTEBOOK_FUZZ" in os.environ
+# The program that a crash of the process would otherwise take along.
+LAST = Path(os.environ["XLA_NOTEBOOK_FUZZ_LAST"]) if "XLA_NOTEBOOK_FUZZ_LAST" in os.environ else None
+
+
+def on_xla(program: Program, backend: str | None) -> Outcome:
+    """Run the program on the XLA device: compiled with a backend, or lazily with None."""
+    torch._dynamo.reset()
+
+    def compiled(function: Any, **options: Any) -> Any:
+        if backend is None:
+            return function
+        if backend != "xla_notebook":
+            options.pop("options", None)
+        return torch.compile(function, backend=backend, **options)
+
+    try:
+        return run(program, torch_xla.device(), compiled, torch_xla.sync)
+    finally:
+        torch._dynamo.reset()
+
+
+def explain(program: Program, want: Outcome) -> str:
+    """Where else the program goes wrong: the layer at fault is the first of these that does."""
+    layers = {"XLA without compile": None, "aot_eager on XLA": "aot_eager", "openxla": "openxla"}
+    found = {layer: difference(want, on_xla(program, backend)) for layer, backend in layers.items()}
+    return "\n".join(f"{layer}: {what or 'as eager mode'}" for layer, what in found.items())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0)
+@settings(
+    max_examples=COUNT,
+    deadline=None,
+    derandomize=not LONG,
+    print_blob=LONG,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
+)
+@given(programs())
+def test_same_as_eager(program: Program) -> None:
+    if LAST is not None:
+        LAST.write_text(program.standalone())
+    want = run(program, CPU)
+    found = difference(want, on_xla(program, "xla_notebook"))
+    assert found is None, f"{found}\n{explain(program, want)}\n\n{program.standalone()}"
