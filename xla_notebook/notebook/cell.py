@@ -23,6 +23,7 @@ from IPython.core.displayhook import DisplayHook
 from xla_notebook.notebook import blocks, carve, compiled, frames
 from xla_notebook.notebook.blocks import Source
 from xla_notebook.notebook.compiled import Options
+from xla_notebook.notebook.leases import Lease
 from xla_notebook.notebook.runner import Block
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ class Cell:
         self._numbers: dict[int, int] = {}
         self._blocks: list[Block] = []
         self._codes: dict[int, types.CodeType] = {}
+        self._leases: dict[int, Lease] = {}
         self.filename = self.register_source(count)
         transformed = ip.transform_cell(text)
         tree = ip.compile.ast_parse("\n" + transformed, filename=self.filename)
@@ -127,9 +129,9 @@ class Cell:
             code: types.CodeType = compiler(tree, self.filename, mode)
         return code
 
-    def accelerate(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def accelerate(self, function: types.FunctionType) -> Callable[..., Any]:
         """The compiled form of a block's function."""
-        return self._options.compile(function)
+        return self._options.compile(function, self._lease(function.__code__))
 
     def register(self, source: Source) -> int:
         """Keep a block and return its number; the same statement is the same block."""
@@ -145,7 +147,14 @@ class Cell:
 
     def define(self, thing: Any) -> Any:
         """What a definition at the cell's top level binds."""
-        return compiled.define(thing, self._options)
+        return compiled.define(thing, self._options, self._lease)
+
+    def _lease(self, code: types.CodeType) -> Lease:
+        # By identity: equal code objects of two definitions are two to Dynamo.
+        lease = self._leases.get(id(code))
+        if lease is None:
+            lease = self._leases[id(code)] = Lease(code)
+        return lease
 
     # ---- running
 

@@ -15,6 +15,7 @@ import torch._dynamo.config as dynamo_config
 
 from xla_notebook.notebook import kinds, quiet
 from xla_notebook.notebook.kinds import ON_DEVICE, Names
+from xla_notebook.notebook.leases import Lease
 
 BACKEND = "xla_notebook"
 
@@ -31,8 +32,11 @@ class Options:
     quiet: bool = False
     backend: str = BACKEND
 
-    def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """`function` under ``torch.compile``; nothing is traced before its first call."""
+    def compile(self, function: Callable[..., Any], lease: Lease) -> Callable[..., Any]:
+        """`function` under ``torch.compile``; nothing is traced before its first call.
+
+        What comes back holds `lease`, that of the function's code.
+        """
         options: dict[str, Any] = {}
         if self.warm_up is not None:
             options["warm_up"] = self.warm_up
@@ -45,17 +49,26 @@ class Options:
             fullgraph=self.fullgraph,
             options=options or None,
         )
-        return made if self.fullgraph else _forgiving(made)
+        return _Held(made, lease) if self.fullgraph else _Forgiving(made, lease)
 
 
-def _forgiving(compiled: Callable[..., Any]) -> Callable[..., Any]:
-    """`compiled`, with each frame that Dynamo cannot compile run as plain Python, exactly once."""
+class _Held:
+    """A compiled function, and the lease of its code."""
 
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def __init__(self, compiled: Callable[..., Any], lease: Lease) -> None:
+        self._compiled = compiled
+        self._lease = lease
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._compiled(*args, **kwargs)
+
+
+class _Forgiving(_Held):
+    """The same, with each frame that Dynamo cannot compile run as plain Python, exactly once."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         with forgive(), quiet.listening():
-            return compiled(*args, **kwargs)
-
-    return call
+            return self._compiled(*args, **kwargs)
 
 
 @contextlib.contextmanager
@@ -74,7 +87,7 @@ def forgive() -> Iterator[None]:
         dynamo_config.suppress_errors = before
 
 
-def define(thing: Any, options: Options) -> Any:
+def define(thing: Any, options: Options, leases: Callable[[types.CodeType], Lease] = Lease) -> Any:
     """What a cell's definition binds: functions compiled, ``nn.Module`` classes with a compiled `forward`.
 
     Both stay what they were to Python: same name, signature, docstring and source, picklable by name.
@@ -82,14 +95,16 @@ def define(thing: Any, options: Options) -> Any:
     if isinstance(thing, type):
         forward = vars(thing).get("forward")
         if issubclass(thing, torch.nn.Module) and isinstance(forward, types.FunctionType):
-            thing.forward = compiled_function(forward, options)
+            thing.forward = compiled_function(forward, options, leases)
         return thing
     if isinstance(thing, types.FunctionType):
-        return compiled_function(thing, options)
+        return compiled_function(thing, options, leases)
     return thing
 
 
-def compiled_function(function: types.FunctionType, options: Options) -> types.FunctionType:
+def compiled_function(
+    function: types.FunctionType, options: Options, leases: Callable[[types.CodeType], Lease] = Lease
+) -> types.FunctionType:
     """`function`, compiled whenever a call has to do with the XLA device.
 
     A call that touches no tensor on it (a recursive helper on integers, say) goes straight to the function.
@@ -99,7 +114,7 @@ def compiled_function(function: types.FunctionType, options: Options) -> types.F
         return function
     if not kinds.traceable(function):
         return function
-    compiled = options.compile(function)
+    compiled = options.compile(function, leases(code))
     names = Names(tuple(name for name in code.co_names if name != function.__name__), limit=1 << 30)
 
     @functools.wraps(function)

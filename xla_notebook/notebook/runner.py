@@ -34,7 +34,7 @@ class Compiling(Protocol):
     def compile(self, tree: ast.mod, mode: str) -> types.CodeType:
         """Compile under the cell's filename and ``__future__`` flags."""
 
-    def accelerate(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def accelerate(self, function: types.FunctionType) -> Callable[..., Any]:
         """The compiled form of `function`."""
 
     def define(self, thing: Any) -> Any:

@@ -1,0 +1,109 @@
+"""Without a front end, on an interrupt, and in a plain shell."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import papermill
+import pytest
+from kernel_client import Kernel
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+from nbformat.v4 import new_code_cell, new_notebook
+
+pytestmark = pytest.mark.kernel
+
+SETUP = "%load_ext xla_notebook\nimport torch, torch_xla\nx = torch.ones(2, 3).to('xla')"
+FAILS = "%%xla_compile\nprint('before')\na = x + 1\nb = x @ x\nprint('after')"
+
+
+def notebook(*sources: str) -> nbformat.NotebookNode:
+    made = new_notebook(cells=[new_code_cell(source) for source in sources])
+    made.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    return made
+
+
+def test_nbclient_fails_at_the_cell_that_raises_and_keeps_what_was_printed(tmp_path: Path) -> None:
+    made = notebook(SETUP, FAILS, "print('never')")
+    with pytest.raises(CellExecutionError, match="cannot matrix-multiply"):
+        NotebookClient(made, timeout=240, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    printed = [output.text for output in made.cells[1].outputs if output.output_type == "stream"]
+    assert printed == ["before\n"]
+    assert made.cells[2].outputs == []
+
+
+def test_papermill_fails_at_the_cell_that_raises(tmp_path: Path) -> None:
+    nbformat.write(notebook(SETUP, FAILS), tmp_path / "in.ipynb")
+    with pytest.raises(papermill.PapermillExecutionError, match="cannot matrix-multiply"):
+        papermill.execute_notebook(str(tmp_path / "in.ipynb"), str(tmp_path / "out.ipynb"), progress_bar=False)
+
+
+def test_an_interrupt_ends_the_cell_and_the_next_run_works(kernel: Kernel) -> None:
+    kernel.check("x = torch.ones(2, 3).to(dev)\ndone = []")
+    cell = "%%xla_compile\nimport time\nfor i in range({count}):\n    y = x * 2 + 1\n    print('step', i)\n    time.sleep({pause})"
+    running = kernel.start(cell.format(count=1000, pause=0.2))
+    while True:
+        message = kernel.next_output(running)
+        if message["msg_type"] == "stream" and "step" in message["content"]["text"]:
+            break
+    kernel.interrupt()
+    shown = kernel.finish(running)
+    assert shown.error is not None
+    assert shown.error[0] == "KeyboardInterrupt"
+    assert shown.arrows[0][1] == "time.sleep(0.2)"
+    assert "xla_notebook" not in shown.traceback
+    again = kernel.check(cell.format(count=2, pause=0))
+    assert "step 1" in again.stdout
+    assert kernel.value("y.sum().item()") == 18.0
+
+
+def test_run_cell_magic_from_a_function_binds_in_the_notebook(kernel: Kernel) -> None:
+    kernel.check("x = torch.ones(2, 3).to(dev)")
+    kernel.check(
+        "def helper():\n    get_ipython().run_cell_magic('xla_compile', '--quiet', 'bound = x + 1\\nbound.sum()')"
+    )
+    shown = kernel.check("helper()")
+    assert kernel.value("bound.sum().item()") == 12.0
+    assert shown.stderr == ""
+
+
+def test_the_magic_under_time_and_capture(kernel: Kernel) -> None:
+    kernel.check("x = torch.ones(2, 3).to(dev)")
+    shown = kernel.check("%%time\n%%xla_compile\nt = (x * 4).sum()\nprint('inside')")
+    assert "inside" in shown.stdout
+    assert "Wall time" in shown.stdout
+    kernel.check("%%capture kept\n%%xla_compile\nprint('captured')\nt = (x * 4).sum()")
+    assert "captured" in kernel.value("kept.stdout")
+    assert kernel.value("t.item()") == 24.0
+
+
+SCRIPT = """
+from IPython.core.interactiveshell import InteractiveShell
+
+shell = InteractiveShell.instance()
+for source in (
+    "%load_ext xla_notebook",
+    "import torch, torch_xla",
+    "x = torch.ones(2, 3).to('xla')",
+    "%%xla_compile\\nfor i in range(2):\\n    y = x * 2 + 1\\ny.sum().item()",
+    "%xla_graphs",
+):
+    result = shell.run_cell(source, store_history=True)
+    result.raise_error()
+failed = shell.run_cell("%%xla_compile\\na = x + 1\\nb = x @ x", store_history=True)
+assert isinstance(failed.error_in_exec, RuntimeError), failed
+assert shell.user_ns["a"].sum().item() == 12.0
+"""
+
+
+def test_a_plain_shell_in_a_script(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=240, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "18.0" in done.stdout
+    assert "float32[2,3]" in done.stdout
+    assert "Exception ignored" not in done.stderr
