@@ -304,6 +304,8 @@ class Session(observer.Observer):
         match report:
             case GraphTraced():
                 known = self._graphs.get(report.graph_id)
+                if known is not None and known.state == "dropped":
+                    self._dropped.remove(report.graph_id)
                 if known is None:
                     record = new_record(report, cell, source, self._graphs.values())
                 else:
@@ -343,8 +345,7 @@ class Session(observer.Observer):
             case GraphEvicted():
                 self._update(report.graph_id, state="evicted")
             case GraphDropped():
-                self._update(report.graph_id, state="dropped", saved_nbytes=0, saved_count=0)
-                self._forget_one_of_many(report.graph_id)
+                self._drop(report.graph_id)
             case Donated():
                 if report.saved:
                     self._add_hazard(
@@ -406,9 +407,12 @@ class Session(observer.Observer):
         if record is not None:
             self._put(dataclasses.replace(record, **fields))  # type: ignore[arg-type]
 
-    def _forget_one_of_many(self, graph_id: int) -> None:
-        if graph_id not in self._graphs:
+    def _drop(self, graph_id: int) -> None:
+        """Mark a graph's record, and forget the one that was dropped longest ago if there are too many."""
+        record = self._graphs.get(graph_id)
+        if record is None or record.state == "dropped":
             return
+        self._put(dataclasses.replace(record, state="dropped", saved_nbytes=0, saved_count=0))
         self._dropped.append(graph_id)
         if len(self._dropped) > DROPPED_CAPACITY:
             oldest = self._dropped.popleft()
