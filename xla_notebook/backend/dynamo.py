@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch._dynamo.backends.common import aot_autograd
+from torch._functorch._aot_autograd.schemas import ViewAndMutationMeta
 from torch.fx import GraphModule, Node
 
 from xla_notebook.backend.device import choose_device
@@ -33,12 +34,13 @@ from xla_notebook.backend.tracing import HostNodes  # noqa: E402
 substitutes.install()
 
 _OPTIONS = ("warm_up", "donate")
+_PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter)
 
 
 class CompiledFunction:
     """An FX graph of AOTAutograd, traced at its first call and run from cached graphs.
 
-    Called with a list of the graph's inputs (see `_boxed`).
+    Called with the graph's inputs in one sequence (see `_boxed`).
     """
 
     def __init__(self, module: GraphModule, origin: Origin, visible_outputs: int | None):
@@ -55,20 +57,18 @@ class CompiledFunction:
         # Arguments marked for donation by hand before the first call; asked once.
         self._marked_by_hand: frozenset[int] | None = None
 
-    def __call__(self, args: list[Any]) -> Sequence[Any]:
+    def __call__(self, args: Sequence[Any]) -> Sequence[Any]:
+        hot = self._hot
+        run = self._run_steps if hot is None else hot.run
         if torch.is_inference_mode_enabled():
             # Results are ordinary tensors: torch_xla's inference tensors do not survive `detach()`.
             with torch.inference_mode(False), torch.no_grad():
-                return self._run(args)
-        return self._run(args)
-
-    def _run(self, args: list[Any]) -> Sequence[Any]:
-        hot = self._hot
-        return self._run_steps(args) if hot is None else hot.run(args)
+                return run(args)
+        return run(args)
 
     # The general way ------------------------------------------------------------------------------
 
-    def _run_steps(self, args: list[Any]) -> Sequence[Any]:
+    def _run_steps(self, args: Sequence[Any]) -> Sequence[Any]:
         with torch.no_grad(), torch._C._DisableAutocast():
             program = self._prepare(args)
             hot = self._hot_path(program, args)
@@ -200,7 +200,7 @@ class _HotPath:
         self._constants = [r for r in program.results if r is not None and not isinstance(r, Node)]
         self._select = None if order == list(range(len(tensors))) else _picker(order)
 
-    def run(self, args: list[Any]) -> Sequence[Any]:
+    def run(self, args: Sequence[Any]) -> Sequence[Any]:
         graph = self._graph
         if graph is None:
             graph = self._graphs.for_inputs(args, self._offers.accepted(args))
@@ -259,13 +259,6 @@ def _may_update_arguments(module: GraphModule) -> bool:
     return False
 
 
-def _updates_arguments() -> bool:
-    """Whether the function that AOTAutograd is compiling writes into its arguments."""
-    context = torch._guards.TracingContext.try_get()
-    metadata = None if context is None else context.fw_metadata
-    return metadata is None or any(info.mutates_data or info.mutates_metadata for info in metadata.input_info)
-
-
 def _uncompiled(module: GraphModule, names: Mapping[str, str]) -> Callable[..., Any]:
     warnings.warn(
         f"some of {', '.join(sorted(set(names.values())))} are views of one tensor and are updated in place; the"
@@ -285,6 +278,41 @@ def _boxed(function: CompiledFunction) -> Callable[[list[Any]], Sequence[Any]]:
 
     run._boxed_call = True  # type: ignore[attr-defined]
     return run
+
+
+def _unwrapped(function: CompiledFunction) -> Callable[..., Any]:
+    """`function` without AOTAutograd's wrapper, of which nothing is left to do but to switch autograd off."""
+
+    def run(*args: Any) -> Sequence[Any]:
+        if not torch.is_grad_enabled():
+            return function(args)
+        # As AOTAutograd does: the context manager costs a microsecond.
+        torch._C._set_grad_enabled(False)
+        try:
+            return function(args)
+        finally:
+            torch._C._set_grad_enabled(True)
+
+    return run
+
+
+def _needs_wrapper(
+    metadata: ViewAndMutationMeta, module: GraphModule, example_inputs: Sequence[Any], graph: GraphModule
+) -> bool:
+    """Whether AOTAutograd's wrapper of an inference graph has more to do than to call the graph."""
+    placeholders = sum(node.op == "placeholder" for node in graph.graph.nodes)
+    lifted = next(itertools.chain(module.parameters(), module.buffers()), None) is not None
+    return (
+        lifted
+        or placeholders != len(example_inputs)
+        or any(isinstance(a, torch.Tensor) and type(a) not in _PLAIN_TENSORS for a in example_inputs)
+        or bool(metadata.mutated_inp_runtime_indices)
+        or bool(metadata.aliased_out_indices)
+        or bool(metadata.num_intermediate_bases)
+        or bool(metadata.dynamic_outputs)
+        or bool(metadata.tokens)
+        or metadata.grad_enabled_mutation is not None
+    )
 
 
 # What Dynamo tells of the function ------------------------------------------------------------------
@@ -366,31 +394,44 @@ def xla_notebook(
     kept = None if sources is None else frozenset(_readable(source) for source in sources)
     if _share_storage(example_inputs) and _may_update_arguments(module):
         return _uncompiled(module, names)
-    mutates: list[bool] = []
     function, filename, line = _place(module)
     optimizer = any("param_groups" in name for name in names.values())
+    # What AOTAutograd found out, and the graph if it needs none of AOTAutograd's wrapper.
+    updates_arguments = False
+    unwrapped: CompiledFunction | None = None
 
     def compiler(kind: GraphKind) -> Callable[[GraphModule, Sequence[Any]], Callable[..., Any]]:
-        def compile_graph(graph_module: GraphModule, _fake_inputs: Sequence[Any]) -> Callable[..., Any]:
+        def compile_graph(graph: GraphModule, _fake_inputs: Sequence[Any]) -> Callable[..., Any]:
+            nonlocal updates_arguments, unwrapped
             runtime.increment_counter("DynamoExtractCompiledGraph", 1)
-            mutates.append(_updates_arguments())
             origin = Origin(function, filename, line, kind, names, checked.get("warm_up"), donate, kept)
-            return _boxed(CompiledFunction(graph_module, origin, _visible_outputs(kind)))
+            compiled = CompiledFunction(graph, origin, _visible_outputs(kind))
+            context = torch._guards.TracingContext.try_get()
+            metadata = None if context is None else context.fw_metadata
+            if metadata is None:
+                updates_arguments = True
+            else:
+                updates_arguments |= any(i.mutates_data or i.mutates_metadata for i in metadata.input_info)
+                inference = kind in ("inference", "optimizer")
+                if inference and not _needs_wrapper(metadata, module, example_inputs, graph):
+                    unwrapped = compiled
+            return _boxed(compiled)
 
         return compile_graph
 
-    compiled: Callable[..., Any] = aot_autograd(
+    wrapped: Callable[..., Any] = aot_autograd(
         fw_compiler=compiler("forward"),
         bw_compiler=compiler("backward"),
         inference_compiler=compiler("optimizer" if optimizer else "inference"),
         decompositions=DECOMPOSITIONS,
         keep_inference_input_mutations=True,
     )(module, example_inputs)
-    if not any(mutates):
-        return compiled
+    call = wrapped if unwrapped is None else _unwrapped(unwrapped)
+    if not updates_arguments:
+        return call
 
     def run(*args: Any) -> Any:
         # Dynamo does not guard on arguments that come to share memory in a later call.
-        return module(*args) if _share_storage(args) else compiled(*args)
+        return module(*args) if _share_storage(args) else call(*args)
 
     return run
