@@ -84,7 +84,9 @@ def test_a_cell_of_two_thousand_lines(kernel: Kernel) -> None:
 def test_a_reset_namespace_is_filled_again(kernel: Kernel) -> None:
     cell = "%%xla_compile\nkept = (x * 9).sum()"
     kernel.check(cell)
-    kernel.check("%reset -f")
+    reset = kernel.check("%reset -f")
     kernel.check("import torch, torch_xla\ndev = torch_xla.device()\nx = torch.ones(4, 3).to(dev)")
-    kernel.check(cell)
+    again = kernel.check(cell)
+    assert reset.stderr == ""
+    assert again.stderr == ""
     assert kernel.value("kept.item()") == 108.0

@@ -42,9 +42,9 @@ def test_source_signature_and_docstring(kernel: Kernel) -> None:
     assert "# a comment that belongs" in source
     assert kernel.value("str(inspect.signature(layer))") == "(t, scale=2.0, *, bias: float = 1.0) -> torch.Tensor"
     assert kernel.value("layer.__doc__, layer.__name__, layer.__module__") == ("Scale and shift.", "layer", "__main__")
-    assert "class Net" in kernel.value("inspect.getsource(Net)")
+    assert kernel.value("inspect.getsource(Net.forward)").startswith("    def forward(self, t):")
     assert kernel.value("Net.forward.__doc__") == "The forward."
-    assert "Scale and shift" in kernel.check("layer?").stdout + str(kernel.run("layer?").outputs) or True
+    assert kernel.value("get_ipython().object_inspect('layer')['docstring']") == "Scale and shift."
 
 
 def test_pickle_and_copy(kernel: Kernel) -> None:

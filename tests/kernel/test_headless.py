@@ -43,7 +43,10 @@ def test_papermill_fails_at_the_cell_that_raises(tmp_path: Path) -> None:
 
 def test_an_interrupt_ends_the_cell_and_the_next_run_works(kernel: Kernel) -> None:
     kernel.check("x = torch.ones(2, 3).to(dev)\ndone = []")
-    cell = "%%xla_compile\nimport time\nfor i in range({count}):\n    y = x * 2 + 1\n    print('step', i)\n    time.sleep({pause})"
+    cell = (
+        "%%xla_compile\nimport time\nfor i in range({count}):\n"
+        "    y = x * 2 + 1\n    print('step', i)\n    time.sleep({pause})"
+    )
     running = kernel.start(cell.format(count=1000, pause=0.2))
     while True:
         message = kernel.next_output(running)

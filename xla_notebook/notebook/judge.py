@@ -31,6 +31,7 @@ _METADATA = frozenset(
 _METADATA_CALLS = frozenset(
     "dim element_size is_contiguous is_floating_point ndimension nelement numel size stride".split()
 )
+_ALIASES = frozenset({"detach"})  # another name for the same buffer: nothing to compute
 _MOVES = frozenset({"to", "cuda", "xla"})
 
 
@@ -129,6 +130,8 @@ class Judge:
         arguments = self._any([*node.args, *(keyword.value for keyword in node.keywords)])
         if isinstance(node.func, ast.Attribute) and node.func.attr in _METADATA_CALLS:
             return False
+        if isinstance(node.func, ast.Attribute) and node.func.attr in _ALIASES:
+            return callee
         return self._did(callee or arguments)
 
     def _callee(self, function: ast.expr) -> bool:
