@@ -15,12 +15,13 @@ from .reports import FakeClock, FakeGraph, barrier, donated, dropped, traced, wa
 
 CAPACITY = 12
 
-graph_ids = st.integers(0, 5)
+graph_ids = st.integers(0, 3)
 steps = st.lists(
     st.one_of(
-        st.tuples(st.sampled_from(["trace", "warm", "run", "evict", "drop"]), graph_ids),
-        st.tuples(st.sampled_from(["barrier", "donate", "set", "cell", "look"]), st.integers(0, 3)),
+        st.tuples(st.sampled_from(["trace", "run", "run", "run", "warm", "evict", "drop"]), graph_ids),
+        st.tuples(st.sampled_from(["look", "look", "look", "barrier", "donate", "set", "cell"]), st.integers(0, 3)),
     ),
+    min_size=20,
     max_size=60,
 )
 
