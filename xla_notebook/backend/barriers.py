@@ -14,6 +14,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import Any
 
 from xla_notebook.backend import observer, runtime
@@ -25,6 +26,9 @@ _STEP_BARRIERS = ("_xla_step_marker", "_xla_sync_live_tensors")
 # Counts the step barriers of the process. A graph compares it with the count at its last check to know
 # whether any of its saved buffers may have been donated since, at the cost of one integer comparison.
 count = 0
+
+# Where the last step barrier was called: the first suspect when a buffer turns out to be dead.
+last_line: tuple[str | None, int | None] = (None, None)
 
 # torch_xla names the cause of a compile from the Python frames above the barrier and expects its own
 # `sync` to be the first (csrc/debug_util.cpp). With its debug report on, our frame must not be there.
@@ -40,26 +44,27 @@ def excluded() -> Iterator[None]:
         yield
 
 
-def _user_frame() -> tuple[str | None, int | None]:
-    """File and line of the nearest caller outside torch_xla and this package."""
-    frame = sys._getframe(2)
+def user_line() -> tuple[str | None, int | None]:
+    """File and line of the nearest caller outside of torch and this package; about 1 us."""
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         name = frame.f_globals.get("__name__", "")
-        if not name.startswith(("torch_xla", "xla_notebook", "torch.", "contextlib")):
+        if not name.startswith(("torch", "xla_notebook", "contextlib")):
             return frame.f_code.co_filename, frame.f_lineno
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return None, None
 
 
 def _guarded(barrier: Callable[..., Any]) -> Callable[..., Any]:
     def step_barrier(*args: Any, **kwargs: Any) -> Any:
-        global count
+        global count, last_line
         with _lock:
             count += 1
+            last_line = user_line()
             if not observer.watching():
                 return barrier(*args, **kwargs)
+            filename, line = last_line
             started = observer.now_ns()
-            filename, line = _user_frame()
             result = barrier(*args, **kwargs)
         observer.send(
             observer.Barrier(

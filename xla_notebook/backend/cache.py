@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from xla_notebook.backend import observer, runtime, warmup
+from xla_notebook.backend import barriers, observer, runtime, warmup
 from xla_notebook.backend.config import config
 from xla_notebook.backend.fallback import HostStep, Segment, source_line
-from xla_notebook.backend.graph import CachedGraph, RebuildReason, SavedBufferDonatedError
+from xla_notebook.backend.graph import CachedGraph, RebuildReason, SavedBufferDonatedError, is_on_xla
 from xla_notebook.backend.observer import GraphKind, TraceReason, WarmUpMode
 from xla_notebook.backend.tracing import Traced, trace
 
@@ -93,12 +93,9 @@ class SegmentGraphs:
         return graph
 
     def _rebuild(self, graph: CachedGraph, inputs: Sequence[Any], reason: RebuildReason) -> None:
-        if reason == "donated" and config.on_donated == "raise":
-            raise SavedBufferDonatedError(
-                f"a buffer that graph {graph.graph_id} of {self._origin.function} keeps for later runs was donated;"
-                " set on_donated to 'recover' to trace the graph again instead"
-            )
-        if reason == "evicted":
+        if reason == "donated":
+            self._report_dead(graph)
+        else:
             observer.send(observer.GraphEvicted(graph.graph_id, graph.hash.hex(), observer.now_ns()))
         with self._lock:
             graph.load(self._trace(graph.graph_id, inputs, frozenset(graph.donated), reason))
@@ -109,22 +106,76 @@ class SegmentGraphs:
         if mode == "off" and reason == "evicted":
             mode = "compile"
         started = observer.now_ns()
-        guarded = mode == "execute" and config.guard
+        executes = mode == "execute"
+        guarded = executes and config.guard
+        traced_on = _copies(inputs, self._device) if guarded else inputs
         with trace(
             self.segment,
-            _copies(inputs, self._device) if guarded else inputs,
+            traced_on,
             self._literals,
             self._device,
             donated=donated,
             copy_saved=guarded or config.saved_buffers == "copy",
-            in_place=mode == "execute",
+            in_place=executes,
         ) as traced:
             if not traced.hash:
                 return traced
             if observer.watching():
                 self._report(graph_id, traced, inputs, reason, started)
+            before = [_buffer(value) for value in traced_on] if executes else []
             warmup.warm(traced, graph_id, mode)
-            return traced
+        victims = [i for i, buffer in enumerate(before) if buffer is not None and runtime.handle(traced_on[i]) is None]
+        for i in victims:
+            self._report_donated("warm-up", graph_id, self._name(i), inputs[i], before[i], would_be=guarded)
+        if victims and not guarded:
+            names = ", ".join(self._name(i) for i in victims)
+            raise SavedBufferDonatedError(
+                f"graph {graph_id} of {self._origin.function} cannot run: its own warm-up in mode 'execute' donated"
+                f" the buffer of {names}. An executing warm-up is a step barrier, which gives the buffers of tensors"
+                " that are updated in place to their new values. Use warm_up='compile', or turn the guard on."
+            )
+        return traced
+
+    def _report_dead(self, graph: CachedGraph) -> None:
+        """Saved buffers of `graph` are dead; say so, and raise if that is what the user wants."""
+        filename, line = barriers.last_line
+        dead = [i for i, tensor in enumerate(graph.saved) if runtime.handle(tensor) is None]
+        for i in dead:
+            self._report_donated("step barrier", graph.graph_id, f"constant {i}", graph.saved[i], None)
+        if config.on_donated == "raise":
+            names = ", ".join(f"constant {i} ({_spec(graph.saved[i])})" for i in dead)
+            raise SavedBufferDonatedError(
+                f"{names}, which graph {graph.graph_id} of {self._origin.function} keeps for later runs, was donated;"
+                f" the last step barrier was at {filename}:{line}. With on_donated='recover' the graph is traced again."
+            )
+
+    def _report_donated(
+        self,
+        cause: observer.DonationCause,
+        graph_id: int,
+        name: str,
+        tensor: torch.Tensor,
+        buffer: tuple[int, int | None] | None,
+        would_be: bool = False,
+    ) -> None:
+        handle, address = buffer or (0, None)
+        observer.send(
+            observer.Donated(
+                cause=cause,
+                graph_id=graph_id,
+                name=name,
+                spec=_spec(tensor),
+                handle=handle,
+                address=address,
+                saved=True,
+                would_be=would_be,
+                time_ns=observer.now_ns(),
+            )
+        )
+
+    def _name(self, position: int) -> str:
+        node = self.segment.inputs[position]
+        return self._origin.names.get(node.name, node.name)
 
     def _report(self, graph_id: int, traced: Traced, inputs: Sequence[Any], reason: TraceReason, started: int) -> None:
         nodes = self.segment.inputs
@@ -136,10 +187,9 @@ class SegmentGraphs:
                 spec = _spec(traced.saved[parameter.index])
                 bindings.append(observer.Binding("saved", parameter.index, f"constant {parameter.index}", spec))
             else:
-                node = nodes[parameter.index]
-                kind: observer.BindingKind = "attribute" if node.op == "get_attr" else "argument"
-                name = self._origin.names.get(node.name, node.name)
-                bindings.append(observer.Binding(kind, parameter.index, name, _spec(inputs[parameter.index])))
+                at = parameter.index
+                kind: observer.BindingKind = "attribute" if nodes[at].op == "get_attr" else "argument"
+                bindings.append(observer.Binding(kind, at, self._name(at), _spec(inputs[at])))
         positions = [i for i, _ in enumerate(self.segment.outputs) if i not in traced.numbers]
         targets = [self.segment.outputs[i].target for i in positions]
         ended = observer.now_ns()
@@ -175,6 +225,12 @@ def _spec(tensor: torch.Tensor) -> observer.TensorSpec:
         str(tensor.dtype).removeprefix("torch."),
         tensor.numel() * tensor.element_size(),
     )
+
+
+def _buffer(value: Any) -> tuple[int, int | None] | None:
+    """Handle and address of a tensor's buffer, if it has one."""
+    handle = runtime.handle(value) if is_on_xla(value) else None
+    return None if handle is None else (handle, runtime.address(value))
 
 
 def _sizes(inputs: Sequence[Any]) -> tuple[Any, ...]:

@@ -35,6 +35,9 @@ class TensorSpec:
     dtype: str
     nbytes: int
 
+    def __str__(self) -> str:
+        return f"{self.dtype}[{','.join(map(str, self.shape))}]"
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Binding:
