@@ -16,6 +16,7 @@ from xla_notebook.session.events import (
     Event,
     Evicted,
     Hazard,
+    HazardOutcome,
     Recompiled,
     Refused,
     SettingChanged,
@@ -168,8 +169,9 @@ def _culprit(event: Donation, graph: str) -> str:
 
 
 def _hazard_text(event: Hazard, graph: str) -> str:
-    if event.hazard == "stale use":
-        then = "it was traced again" if event.averted else "the run failed"
-        return f"{graph} found a saved buffer dead: {then}"
-    then = "a private copy kept it safe" if event.averted else "its next run must recover"
-    return f"{event.name or 'a buffer'}, which {graph} keeps for later runs, was donated: {then}"
+    outcomes: dict[HazardOutcome, str] = {
+        "copied": "the guard's private copy was, so nothing happened",
+        "recovered": "the graph was traced again",
+        "raised": "the run failed",
+    }
+    return f"{event.name or 'a buffer'}, which {graph} needs, was donated: {outcomes[event.outcome]}"

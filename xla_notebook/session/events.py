@@ -44,7 +44,7 @@ EventKind = Literal[
     "setting",
     "cell",
 ]
-HazardKind = Literal["saved buffer donated", "stale use"]
+HazardOutcome = Literal["copied", "recovered", "raised"]
 SettingValue = str | bool
 
 
@@ -148,14 +148,18 @@ class BarrierRan(_Event):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Donation(_Event):
-    """A buffer was given to an output: `handle` is dead (or, with `would_be`, would be without the guard)."""
+    """A buffer was given to an output: it is dead (or, with `would_be`, would be without the guard).
+
+    `handle` and `address` are the dead buffer's, None if nobody knew them while it lived. Where the backend
+    finds the buffer dead only later, `source` is the line of the last step barrier before.
+    """
 
     kind: ClassVar[EventKind] = "donation"
     cause: DonationCause
     graph_id: int | None
     name: str
     spec: TensorSpec
-    handle: int
+    handle: int | None
     address: int | None
     would_be: bool
 
@@ -172,18 +176,17 @@ class Refused(_Event):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Hazard(_Event):
-    """A donation, or a dead buffer, that hit something that was still needed.
+    """A donation hit a buffer that a graph needs.
 
-    `graph_id` is the graph that keeps the buffer or wanted it, if known; `averted` says that a guard or a
-    recovery kept the program right.
+    `outcome`: the guard had ``copied`` it, so nothing happened; the graph ``recovered`` by tracing anew; or
+    its run ``raised`` an error.
     """
 
     kind: ClassVar[EventKind] = "hazard"
-    hazard: HazardKind
     graph_id: int | None
     name: str
     handle: int | None
-    averted: bool
+    outcome: HazardOutcome
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -324,7 +327,7 @@ def from_report(report: Report, seq: int, cell: CellRef | None, source: Source |
                 graph_id=report.graph_id,
                 name=report.name[:TEXT_LIMIT],
                 spec=report.spec,
-                handle=report.handle,
+                handle=report.handle or None,
                 address=report.address,
                 would_be=report.would_be,
             )

@@ -35,10 +35,9 @@ class Places:
                 self._barrier = report
                 return self._source(report.filename, report.line)
             case Donated() if report.cause == "step barrier":
+                # The last one before is the first suspect: graphs find out at their next run.
                 barrier = self._barrier
-                if barrier is None or not barrier.started_ns <= report.time_ns <= barrier.ended_ns:
-                    return None
-                return self._source(barrier.filename, barrier.line)
+                return self._source(barrier.filename, barrier.line) if barrier is not None else None
             case _:
                 graph = graphs.get(report.graph_id) if report.graph_id is not None else None
                 return graph.source if graph is not None else None

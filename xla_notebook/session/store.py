@@ -28,12 +28,13 @@ from xla_notebook.backend.observer import (
 from xla_notebook.session.buffers import Ledger
 from xla_notebook.session.causes import recompile_causes
 from xla_notebook.session.events import (
+    TEXT_LIMIT,
     CellRan,
     CellRef,
     Donation,
     Event,
     Hazard,
-    HazardKind,
+    HazardOutcome,
     Recompiled,
     SettingChanged,
     SettingValue,
@@ -327,8 +328,6 @@ class Session(observer.Observer):
                 if running is not None:
                     running.traced.add(report.graph_id)
                     running.trace_ns += report.trace_ns
-                if report.reason == "donated":
-                    self._add_hazard(event, "stale use", report.graph_id, record.name, None, averted=True)
             case GraphWarming():
                 self._update(report.graph_id, warm_up=report.mode)
             case GraphWarmed():
@@ -348,38 +347,26 @@ class Session(observer.Observer):
                 self._drop(report.graph_id)
             case Donated():
                 if report.saved:
-                    self._add_hazard(
-                        event,
-                        "saved buffer donated",
-                        report.graph_id,
-                        report.name,
-                        report.handle,
-                        averted=report.would_be,
-                    )
+                    self._add_hazard(report, event)
             case Barrier() | DonationRefused():
                 pass
 
-    def _add_hazard(
-        self,
-        event: Event,
-        hazard: HazardKind,
-        graph_id: int | None,
-        name: str,
-        handle: int | None,
-        *,
-        averted: bool,
-    ) -> None:
+    def _add_hazard(self, report: Donated, event: Event) -> None:
+        outcome: HazardOutcome = "raised"
+        if report.would_be:
+            outcome = "copied"
+        elif report.cause == "step barrier" and self._settings.on_donated == "recover":
+            outcome = "recovered"
         self._timeline.add(
             Hazard(
                 seq=self._timeline.tick(),
                 time_ns=event.time_ns,
                 cell=event.cell,
                 source=event.source,
-                hazard=hazard,
-                graph_id=graph_id,
-                name=name,
-                handle=handle,
-                averted=averted,
+                graph_id=report.graph_id,
+                name=report.name[:TEXT_LIMIT],
+                handle=report.handle or None,
+                outcome=outcome,
             )
         )
         if self._cells:
@@ -396,7 +383,11 @@ class Session(observer.Observer):
     def _donated_since_look(self) -> frozenset[int]:
         with self._settled():
             events = self._timeline.since(self._looked_seq)
-        return frozenset(event.handle for event in events if isinstance(event, Donation) and not event.would_be)
+        return frozenset(
+            event.handle
+            for event in events
+            if isinstance(event, Donation) and event.handle is not None and not event.would_be
+        )
 
     def _put(self, record: GraphRecord) -> None:
         self._graphs[record.graph_id] = dataclasses.replace(record, version=self._timeline.seq)

@@ -169,6 +169,26 @@ def test_cell_that_only_reuses_says_so(session: Session, live: list[FakeGraph]) 
     assert summary.line() == "1 graph reused"
 
 
+def test_hazards_are_told_after_the_cell(session: Session, live: list[FakeGraph]) -> None:
+    live.append(FakeGraph(1))
+    session.begin_cell(4)
+    session.report(donated(saved=True))
+    live[0].runs = 2
+    summary = session.end_cell()
+    assert summary is not None
+    assert summary.line() == "1 graph reused, 1 hazard (see %xla_events --hazards)"
+
+
+def test_retrace_of_a_dropped_graph_brings_its_record_back(session: Session) -> None:
+    session.report(traced(1))
+    session.report(dropped(1))
+    session.report(traced(1))
+    for graph_id in range(2, DROPPED_CAPACITY + 3):
+        session.report(traced(graph_id))
+        session.report(dropped(graph_id))
+    assert [graph.state for graph in session.graphs() if graph.graph_id == 1] == ["cold"]
+
+
 def test_end_without_begin_is_none(session: Session) -> None:
     assert session.end_cell() is None
 
@@ -190,29 +210,39 @@ def test_donation_at_a_step_barrier_gets_the_barriers_line(session: Session) -> 
     assert (barrier_event.duration_ns, donation.handle, donation.address) == (10, 17, 4096)
 
 
-def test_donation_outside_of_the_last_barrier_has_no_line(session: Session) -> None:
+def test_donation_found_later_names_the_last_barrier(session: Session) -> None:
     session.report(barrier())
-    session.report(donated(time_ns=51))
-    assert session.events()[1].source is None
+    session.report(barrier(60, 70, line=9))
+    session.report(donated(time_ns=99, handle=0))
+    donation = session.events()[-1]
+    assert isinstance(donation, Donation)
+    assert (donation.source, donation.handle) == (Source(CELL_FILE, 9), None)
 
 
-@pytest.mark.parametrize("would_be", [True, False])
-def test_donated_saved_buffer_is_a_hazard(session: Session, would_be: bool) -> None:
+def test_donation_without_a_barrier_has_no_line(session: Session) -> None:
+    session.report(donated())
+    assert session.events()[0].source is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "on_donated", "outcome"),
+    [
+        ({"cause": "warm-up", "would_be": True}, "recover", "copied"),
+        ({"cause": "warm-up"}, "recover", "raised"),
+        ({}, "recover", "recovered"),
+        ({}, "raise", "raised"),
+    ],
+)
+def test_donated_saved_buffer_is_a_hazard(
+    session: Session, fields: dict[str, object], on_donated: str, outcome: str
+) -> None:
+    session.set(on_donated=on_donated)
     with session.cell(6):
-        session.report(donated(saved=True, graph_id=1, would_be=would_be))
-    donation, hazard = session.events()
+        session.report(donated(saved=True, graph_id=1, **fields))
+    donation, hazard = session.events()[-2:]
     assert isinstance(donation, Donation)
     assert isinstance(hazard, Hazard)
-    assert (hazard.hazard, hazard.name, hazard.handle) == ("saved buffer donated", "w", 17)
-    assert (hazard.averted, hazard.cell) == (would_be, CellRef(6))
-
-
-def test_trace_because_a_saved_buffer_died_is_a_hazard_averted(session: Session) -> None:
-    session.report(traced(1))
-    session.report(traced(1, reason="donated"))
-    hazard = session.events()[-1]
-    assert isinstance(hazard, Hazard)
-    assert (hazard.hazard, hazard.graph_id, hazard.averted) == ("stale use", 1, True)
+    assert (hazard.name, hazard.handle, hazard.outcome, hazard.cell) == ("w", 17, outcome, CellRef(6))
 
 
 def test_changes_since_a_snapshot_are_what_is_new(session: Session, live: list[FakeGraph]) -> None:
