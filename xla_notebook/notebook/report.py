@@ -84,7 +84,7 @@ def row(graph: GraphRecord) -> tuple[str, ...]:
 
 def title(graph: GraphRecord) -> str:
     """The graph's name; that of a block, which is a cell's own code, is the text of its line."""
-    if not graph.name.startswith("<module>"):
+    if graph.function != "<module>":
         return graph.name
     text = linecache.getline(graph.source.filename, graph.source.line or 0).strip() if graph.source is not None else ""
     return text if len(text) <= 40 else f"{text[:37]}..."
