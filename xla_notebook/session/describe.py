@@ -29,13 +29,13 @@ from xla_notebook.session.records import GraphRecord
 
 
 def bytes_text(nbytes: int) -> str:
-    """``512 B``, ``1.5 KB``, ``64 MB``: three digits at most, units of 1024."""
+    """``512 B``, ``1.5 KiB``, ``64 MiB``: in a fitting unit, with three digits at most."""
     size = float(nbytes)
-    for unit in ("B", "KB", "MB", "GB"):
+    for unit in ("B", "KiB", "MiB", "GiB"):
         if size < 999.5:
             return f"{size:.0f} {unit}" if unit == "B" or size >= 99.95 else f"{size:.1f} {unit}".replace(".0 ", " ")
         size /= 1024
-    return f"{size:.1f} TB".replace(".0 ", " ")
+    return f"{size:.1f} TiB".replace(".0 ", " ")
 
 
 def duration_text(duration_ns: int) -> str:

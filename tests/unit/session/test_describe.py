@@ -13,8 +13,8 @@ from .reports import CELL_FILE, SPEC, FakeClock, FakeGraph, argument, barrier, d
 
 @pytest.mark.parametrize(
     ("nbytes", "text"),
-    [(0, "0 B"), (512, "512 B"), (1024, "1 KB"), (1536, "1.5 KB"), (200 * 1024, "200 KB"), (2**26, "64 MB"),
-     (1023, "1 KB"), (3 * 2**40, "3 TB")],
+    [(0, "0 B"), (512, "512 B"), (1024, "1 KiB"), (1536, "1.5 KiB"), (200 * 1024, "200 KiB"), (2**26, "64 MiB"),
+     (1023, "1 KiB"), (3 * 2**40, "3 TiB")],
 )  # fmt: skip
 def test_bytes(nbytes: int, text: str) -> None:
     assert bytes_text(nbytes) == text
