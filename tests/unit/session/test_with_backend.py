@@ -1,0 +1,190 @@
+"""The session tells the truth about what the real backend does."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch_xla
+import torch_xla.debug.metrics as met
+
+from xla_notebook.backend import cache, config, runtime
+from xla_notebook.session import GraphRecord, Session
+from xla_notebook.session.describe import histories
+from xla_notebook.session.events import BarrierRan, Hazard, Recompiled, Warmed
+from xla_notebook.session.settings import to_backend
+
+
+@pytest.fixture
+def session() -> Iterator[Session]:
+    torch._dynamo.reset()
+    gc.collect()
+    before = vars(config.config).copy()
+    made = Session(apply=to_backend)
+    made.attach()
+    yield made
+    made.detach()
+    for name, value in before.items():
+        setattr(config.config, name, value)
+    torch._dynamo.reset()
+
+
+def on_device(*shape: int) -> torch.Tensor:
+    (tensor,) = runtime.uploaded([torch.rand(*shape)], torch_xla.device())
+    return tensor
+
+
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    return torch.compile(function, backend="xla_notebook", dynamic=False)
+
+
+def only(session: Session) -> GraphRecord:
+    (graph,) = session.graphs()
+    return graph
+
+
+def compile_count() -> int:
+    data = met.metric_data("CompileTime")
+    return data[0] if data else 0
+
+
+def scale(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return (x * 3.5 + y).sum(0)
+
+
+def test_record_of_an_inference_graph(session: Session) -> None:
+    x, y = on_device(4, 5), on_device(5)
+    step = compiled(scale)
+    with session.cell(3, "id", __file__) as cell:
+        for _ in range(4):
+            step(x, y)
+    graph = only(session)
+    (cached,) = (g for g in cache.graphs() if g.graph_id == graph.graph_id)
+    assert (graph.function, graph.kind, graph.state, graph.warm_up) == ("scale", "inference", "warm", "compile")
+    assert (graph.cell, graph.runs, graph.traces) == (cell, 4, 1)
+    assert graph.hash == cached.hash.hex()
+    assert graph.source is not None
+    assert (graph.source.filename, graph.source.cell) == (__file__, cell)
+    arguments = {binding.name: binding.spec.shape for binding in graph.inputs if binding.kind == "argument"}
+    assert arguments == {"x": (4, 5), "y": (5,)}
+    assert [spec.shape for spec in graph.outputs] == [(5,)]
+    assert graph.trace_ns > 0
+    assert graph.op_count > 0
+
+
+def test_kinds_of_a_training_step(session: Session) -> None:
+    model = torch.nn.Linear(4, 2).to(torch_xla.device())
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    loss = compiled(lambda x: model(x).sum())
+    step = compiled(opt.step)
+    loss(on_device(3, 4)).backward()
+    step()
+    assert {graph.kind for graph in session.graphs()} == {"forward", "backward", "optimizer"}
+
+
+def test_compiles_are_counted_as_torch_xla_counts_them(session: Session) -> None:
+    before = compile_count()
+    step = compiled(scale)
+    session.begin_cell(1)
+    step(on_device(2, 3), on_device(3))
+    step(on_device(6, 3), on_device(3))
+    summary = session.end_cell()
+    assert summary is not None
+    warmed = [event for event in session.events() if isinstance(event, Warmed)]
+    assert compile_count() - before == sum(event.compiled for event in warmed) == summary.compiled
+    assert summary.traced == 2
+
+
+def test_cell_run_again_only_reuses(session: Session) -> None:
+    x, y = on_device(2, 3), on_device(3)
+    step = compiled(scale)
+    step(x, y)
+    session.begin_cell(2)
+    step(x, y)
+    summary = session.end_cell()
+    assert summary is not None
+    assert summary.line() == "1 graph reused"
+
+
+def test_causes_with_the_real_backend(session: Session) -> None:
+    step = compiled(scale)
+    step(on_device(2, 3), on_device(3))
+    step(on_device(7, 3), on_device(3))
+    (event,) = (event for event in session.events() if isinstance(event, Recompiled))
+    assert event.causes[0].what == "`x` is 7x3, was 2x3"
+    (history,) = histories(session.graphs(), session.events())
+    assert [len(made.causes) for made in history.compiles] == [0, 1]
+
+
+def test_backward_graph_of_a_recompiled_function_is_no_recompile_of_its_own(session: Session) -> None:
+    weight = on_device(3, 3).requires_grad_()
+    step = compiled(lambda x: (x @ weight).sum())
+    for rows in (2, 5):
+        step(on_device(rows, 3)).backward()
+    events = [event for event in session.events() if isinstance(event, Recompiled)]
+    assert [event.causes[0].what for event in events] == ["`x` is 5x3, was 2x3"]
+    assert len(session.graphs()) == 4
+
+
+def test_step_barrier_is_told_with_its_line(session: Session) -> None:
+    with session.cell(9, filename=__file__) as cell:
+        torch_xla.sync()
+    (event,) = (event for event in session.events() if isinstance(event, BarrierRan))
+    assert event.source is not None
+    assert (event.source.filename, event.source.cell) == (__file__, cell)
+    code = test_step_barrier_is_told_with_its_line.__code__
+    assert event.source.line == code.co_firstlineno + 2
+
+
+def test_dropped_function_is_told(session: Session) -> None:
+    step = compiled(lambda x: x + 1)
+    step(on_device(2))
+    del step
+    torch._dynamo.reset()
+    gc.collect()
+    assert only(session).state == "dropped"
+
+
+def test_warm_up_off_compiles_at_the_first_run(session: Session) -> None:
+    session.set(warm_up="off")
+    step = compiled(lambda x: x * 7)
+    result = step(on_device(2))
+    assert only(session).runs == 1
+    assert only(session).state == "warm"
+    assert result.cpu().shape == (2,)
+
+
+class Counter(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("n", torch.zeros(3))
+
+    def forward(self, x: torch.Tensor) -> Any:
+        self.n.add_(1)  # type: ignore[operator]
+        return x + self.n
+
+
+def test_executing_warm_up_with_the_guard_is_a_hazard_averted(session: Session) -> None:
+    session.set(warm_up="execute", guard=True)
+    model = Counter().to(torch_xla.device())
+    torch_xla.sync()
+    x = on_device(3)
+    with torch.no_grad():
+        out = compiled(model)(x)
+    hazards = [event for event in session.events() if isinstance(event, Hazard)]
+    assert [hazard.outcome for hazard in hazards] == ["copied"]
+    assert torch.allclose(out.cpu(), x.cpu() + 1)
+
+
+def test_saved_buffers_of_real_graphs_are_in_the_ledger(session: Session) -> None:
+    mask = torch.rand(3, 3)
+    step = compiled(lambda x: x * mask.to(x.device))
+    step(on_device(3, 3))
+    graph = only(session)
+    saved = [record for record in session.buffers({}).buffers if graph.graph_id in record.graph_ids]
+    assert len(saved) == graph.saved_count
+    assert sum(record.nbytes for record in saved) == graph.saved_nbytes
+    assert {record.state for record in saved} <= {"live"}
