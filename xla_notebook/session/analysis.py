@@ -86,7 +86,7 @@ def _donations(graphs: Iterable[GraphRecord], buffers: Iterable[BufferRecord]) -
         if names:
             listed = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
             if graph.kind == "optimizer":
-                listed = f"its parameters and their state ({len(names)} tensors)"
+                listed = f"its parameters and their state ({len(names)} tensor{'s' if len(names) != 1 else ''})"
             text = f"{graph.name} overwrites {listed} in each run: donate to reuse the memory"
             yield Advice("donate", text, (graph.graph_id,), nbytes)
 

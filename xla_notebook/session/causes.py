@@ -162,8 +162,8 @@ def explain_guard(guard: str, new: GraphRecord | None = None, before: GraphRecor
 
 
 def shape_text(shape: tuple[int, ...]) -> str:
-    """``16x8`` for a matrix, ``a scalar`` without dimensions."""
-    return "x".join(map(str, shape)) or "a scalar"
+    """``16x8`` for a matrix, ``scalar`` without dimensions."""
+    return "x".join(map(str, shape)) or "scalar"
 
 
 def user_name(source: str) -> str:

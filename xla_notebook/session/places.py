@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from xla_notebook.backend.observer import Barrier, Donated, GraphTraced, Report
@@ -9,6 +10,8 @@ from xla_notebook.session.events import CellRef, Source
 from xla_notebook.session.records import GraphRecord
 
 CAPACITY = 4_096
+# What IPython in a terminal calls a cell that nobody named; the number is its execution count.
+_PLAIN_CELL = re.compile(r"<ipython-input-(\d+)-")
 
 
 class Places:
@@ -47,6 +50,8 @@ class Places:
         if filename is None:
             return None
         cell = self._cells.get(filename)
+        if cell is None and (plain := _PLAIN_CELL.match(filename)):
+            cell = CellRef(int(plain[1]))
         known = self._sources.get((filename, line))
         if known is None or known.cell != cell:
             if len(self._sources) >= CAPACITY:

@@ -97,8 +97,7 @@ def test_small_constants_are_not_worth_a_word() -> None:
 def test_optimizer_that_overwrites_its_state_is_told_in_short() -> None:
     (only,) = advice(graphs_of(traced(1, kind="optimizer", mutations=((0, 0),))))
     assert (
-        only.text
-        == "step overwrites its parameters and their state (1 tensors) in each run: donate to reuse the memory"
+        only.text == "step overwrites its parameters and their state (1 tensor) in each run: donate to reuse the memory"
     )
 
 

@@ -219,6 +219,13 @@ def test_donation_found_later_names_the_last_barrier(session: Session) -> None:
     assert (donation.source, donation.handle) == (Source(CELL_FILE, 9), None)
 
 
+def test_plain_cell_of_ipython_is_known_by_its_name(session: Session) -> None:
+    session.report(barrier(filename="<ipython-input-12-0123abcd>", line=2))
+    source = session.events()[0].source
+    assert source is not None
+    assert source.cell == CellRef(12)
+
+
 def test_donation_without_a_barrier_has_no_line(session: Session) -> None:
     session.report(donated())
     assert session.events()[0].source is None
