@@ -213,9 +213,10 @@ def test_dead_saved_buffer_is_stale(session: Session, live: list[FakeGraph]) -> 
 def test_looking_changes_nothing(session: Session) -> None:
     """Given a module with pending work, when looked at, then handles, pending work and metrics are as before."""
     model = torch.nn.Linear(4, 4).to(torch_xla.device())
-    torch_xla.sync()
+    torch_xla.sync(wait=True)
     out = model(on_device(2, 4))
     tensors = [*model.parameters(), out]
+    gc.collect()  # what earlier tests left would else be counted when it goes, perhaps during the look
     metrics = (met.metric_names(), {name: met.counter_value(name) for name in met.counter_names()})
     executions = met.metric_data("ExecuteTime")
     versions = [tensor._version for tensor in tensors]
