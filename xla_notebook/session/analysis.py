@@ -68,9 +68,10 @@ def aliases(graph: GraphRecord) -> list[tuple[str, int, bool]]:
 
 
 def _donations(graphs: Iterable[GraphRecord], buffers: Iterable[BufferRecord]) -> Iterable[Advice]:
-    """Inputs that each run overwrites anyway: their old value is of no use to the user's own program.
+    """Variables that each run overwrites anyway: their old value is of no use to the user's own program.
 
-    Not those that share their buffer with something else, which would lose its value.
+    Not those that share their buffer with another tensor, which would lose its value, nor what an optimizer
+    reaches through its own attributes, which ``--donate`` cannot name.
     """
     shared = {name for buffer in buffers if buffer.tensors > 1 for name in buffer.names}
     for graph in graphs:
@@ -80,14 +81,12 @@ def _donations(graphs: Iterable[GraphRecord], buffers: Iterable[BufferRecord]) -
             binding = graph.argument(source)
             if source in graph.donated_inputs or binding is None:
                 continue
-            if binding.kind == "argument" and binding.name not in shared:
+            if binding.kind == "argument" and binding.name.isidentifier() and binding.name not in shared:
                 names.append(binding.name)
                 nbytes += binding.spec.nbytes
         if names:
             listed = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
-            if graph.kind == "optimizer":
-                listed = f"its parameters and their state ({len(names)} tensor{'s' if len(names) != 1 else ''})"
-            text = f"{graph.name} overwrites {listed} in each run: donate to reuse the memory"
+            text = f"{graph.name} overwrites {listed} in each run: --donate {','.join(names)} reuses the memory"
             yield Advice("donate", text, (graph.graph_id,), nbytes)
 
 

@@ -204,15 +204,15 @@ class Session(observer.Observer):
         self._looked_seq = seq
         return ledger
 
-    def snapshot(self) -> Snapshot:
-        """Everything, with the number from which `changes` goes on."""
+    def snapshot(self, last: int | None = None) -> Snapshot:
+        """Everything, with the number from which `changes` goes on; of the events only the `last` ones if given."""
         live = list(self._live_graphs())
         with self._settled():
             self._take_runs(live)
             return Snapshot(
                 seq=self._timeline.seq,
                 graphs=tuple(self._graphs.values()),
-                events=self._timeline.events(),
+                events=self._timeline.events() if last is None else self._timeline.last(last),
                 counts=self._timeline.counts(),
                 settings=self._settings.to_dict(),
             )
@@ -393,9 +393,9 @@ class Session(observer.Observer):
         self._graphs[record.graph_id] = dataclasses.replace(record, version=self._timeline.seq)
 
     def _update(self, graph_id: int, **fields: object) -> None:
-        """Change fields of a graph's record. Graphs traced before the session was attached have none."""
+        """Change a graph's record. Graphs traced before the session was attached have none, dropped ones stay so."""
         record = self._graphs.get(graph_id)
-        if record is not None:
+        if record is not None and record.state != "dropped":
             self._put(dataclasses.replace(record, **fields))  # type: ignore[arg-type]
 
     def _drop(self, graph_id: int) -> None:

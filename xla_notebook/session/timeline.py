@@ -39,6 +39,10 @@ class Timeline:
         """All events still held, oldest first."""
         return tuple(self._events)
 
+    def last(self, count: int) -> tuple[Event, ...]:
+        """The last `count` events held, oldest first."""
+        return tuple(islice(reversed(self._events), count))[::-1]
+
     def since(self, seq: int) -> tuple[Event, ...]:
         """The events held with a number above `seq`, oldest first; costs as much as there are of them."""
         fresh = 0
@@ -46,7 +50,7 @@ class Timeline:
             if event.seq <= seq:
                 break
             fresh += 1
-        return tuple(islice(reversed(self._events), fresh))[::-1]
+        return self.last(fresh)
 
     def complete_since(self, seq: int) -> bool:
         """Whether no event with a number above `seq` was pushed out."""

@@ -53,7 +53,7 @@ def test_overwritten_input_could_be_donated() -> None:
     graphs = graphs_of(traced(1, inputs=(argument("w"), argument("x", 1)), mutations=((0, 0),)))
     (only,) = advice(graphs)
     assert (only.kind, only.graph_ids, only.nbytes) == ("donate", (1,), SPEC.nbytes)
-    assert only.text == "step overwrites w in each run: donate to reuse the memory"
+    assert only.text == "step overwrites w in each run: --donate w reuses the memory"
 
 
 @pytest.mark.parametrize(
@@ -62,9 +62,10 @@ def test_overwritten_input_could_be_donated() -> None:
         (traced(1, mutations=((0, 0),), donated_inputs=(0,)), []),
         (traced(1), []),
         (traced(1, mutations=((0, 0),)), [buffer(1, Owner("variable", "x"), saved(2))]),
+        (traced(1, inputs=(argument("self.state['w']"),), mutations=((0, 0),)), []),
         (traced(1, inputs=(Binding("attribute", 0, "x", SPEC),), mutations=((0, 0),)), []),
     ],
-    ids=["donated already", "not overwritten", "buffer shared", "not an argument"],
+    ids=["donated already", "not overwritten", "buffer shared", "no variable", "not an argument"],
 )
 def test_other_inputs_are_not_to_be_donated(report: Any, buffers: list[BufferRecord]) -> None:
     assert [item for item in advice(graphs_of(report), buffers) if item.kind == "donate"] == []
@@ -92,13 +93,6 @@ def test_constants_kept_by_several_graphs_of_a_function_in_buffers_of_their_own(
 def test_small_constants_are_not_worth_a_word() -> None:
     graphs = graphs_of(traced(1), traced(2, inputs=(argument("y"),)))
     assert advice(graphs, [buffer(1, saved(1), nbytes=4), buffer(2, saved(2), nbytes=4)]) == []
-
-
-def test_optimizer_that_overwrites_its_state_is_told_in_short() -> None:
-    (only,) = advice(graphs_of(traced(1, kind="optimizer", mutations=((0, 0),))))
-    assert (
-        only.text == "step overwrites its parameters and their state (1 tensor) in each run: donate to reuse the memory"
-    )
 
 
 def test_backward_graphs_follow_the_forward_ones() -> None:

@@ -189,6 +189,13 @@ def test_retrace_of_a_dropped_graph_brings_its_record_back(session: Session) -> 
     assert [graph.state for graph in session.graphs() if graph.graph_id == 1] == ["cold"]
 
 
+def test_late_report_does_not_bring_a_dropped_graph_back(session: Session) -> None:
+    session.report(traced(1))
+    session.report(dropped(1))
+    session.report(warmed(1))
+    assert session.graphs()[0].state == "dropped"
+
+
 def test_end_without_begin_is_none(session: Session) -> None:
     assert session.end_cell() is None
 
@@ -266,6 +273,15 @@ def test_changes_since_a_snapshot_are_what_is_new(session: Session, live: list[F
     assert [event.kind for event in changes.events] == ["barrier"]
     assert changes.complete
     assert session.changes(changes.seq).events == ()
+
+
+def test_snapshot_may_hold_the_last_events_only(session: Session) -> None:
+    for graph_id in range(5):
+        session.report(traced(graph_id, line=graph_id))
+    snapshot = session.snapshot(last=2)
+    assert [event.graph_id for event in snapshot.events if isinstance(event, Traced)] == [3, 4]
+    assert len(snapshot.graphs) == snapshot.counts["traced"] == 5
+    assert session.changes(snapshot.seq).events == ()
 
 
 def test_changes_say_when_events_were_missed(live: list[FakeGraph]) -> None:
