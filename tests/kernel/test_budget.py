@@ -90,3 +90,19 @@ def test_a_reset_namespace_is_filled_again(kernel: Kernel) -> None:
     assert reset.stderr == ""
     assert again.stderr == ""
     assert kernel.value("kept.item()") == 108.0
+
+
+def test_names_that_a_cell_binds_for_the_first_time_are_part_of_the_graph(kernel: Kernel) -> None:
+    shown = kernel.check("%%xla_compile\nnew_one = x * 3\nnew_two = new_one + 1\nnew_three = new_two.sum()")
+    assert shown.stdout.startswith("1 graph compiled in")
+    assert kernel.value("new_three.item()") == 48.0
+
+
+def test_a_cell_that_failed_is_compiled_once_its_input_is_right(kernel: Kernel) -> None:
+    cell = "%%xla_compile\nfits = x @ other\ntotal = fits.sum()"
+    kernel.check("other = torch.ones(5, 5).to(dev)")
+    assert kernel.run(cell).error is not None
+    assert kernel.value("'fits' in globals() or 'total' in globals()") is False
+    kernel.check("other = torch.ones(3, 5).to(dev)")
+    assert kernel.check(cell).stdout.startswith("1 graph compiled in")
+    assert kernel.check(cell).stdout == "1 graph reused\n"

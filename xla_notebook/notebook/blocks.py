@@ -86,11 +86,12 @@ def _collect(node: ast.AST, names: dict[str, None]) -> None:
 
 
 def plain_names(target: ast.expr) -> bool:
-    """Whether an assignment target is made of names only (``a``, ``a, (b, *c)``)."""
+    """Whether an assignment target is made of names only (``a``, ``a, (b, c)``).
+
+    Not of starred ones: Dynamo (torch 2.9) binds a tuple where Python binds a list.
+    """
     if isinstance(target, (ast.Tuple, ast.List)):
         return all(plain_names(element) for element in target.elts)
-    if isinstance(target, ast.Starred):
-        return plain_names(target.value)
     return isinstance(target, ast.Name)
 
 

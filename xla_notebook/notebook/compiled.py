@@ -13,7 +13,7 @@ from typing import Any
 import torch
 import torch._dynamo.config as dynamo_config
 
-from xla_notebook.notebook import kinds, quiet
+from xla_notebook.notebook import kinds, leases, quiet
 from xla_notebook.notebook.kinds import ON_DEVICE, Names
 from xla_notebook.notebook.leases import Lease
 
@@ -67,8 +67,14 @@ class _Forgiving(_Held):
     """The same, with each frame that Dynamo cannot compile run as plain Python, exactly once."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        with forgive(), quiet.listening():
-            return self._compiled(*args, **kwargs)
+        with forgive(), quiet.listening() as errors:
+            try:
+                return self._compiled(*args, **kwargs)
+            except Exception:
+                if errors:
+                    # Dynamo would never try this code again, but it was the call that was wrong.
+                    leases.forget(self._lease.code)
+                raise
 
 
 @contextlib.contextmanager
@@ -87,7 +93,7 @@ def forgive() -> Iterator[None]:
         dynamo_config.suppress_errors = before
 
 
-def define(thing: Any, options: Options, leases: Callable[[types.CodeType], Lease] = Lease) -> Any:
+def define(thing: Any, options: Options, lease: Callable[[types.CodeType], Lease] = Lease) -> Any:
     """What a cell's definition binds: functions compiled, ``nn.Module`` classes with a compiled `forward`.
 
     Both stay what they were to Python: same name, signature, docstring and source, picklable by name.
@@ -95,15 +101,15 @@ def define(thing: Any, options: Options, leases: Callable[[types.CodeType], Leas
     if isinstance(thing, type):
         forward = vars(thing).get("forward")
         if issubclass(thing, torch.nn.Module) and isinstance(forward, types.FunctionType):
-            thing.forward = compiled_function(forward, options, leases)
+            thing.forward = compiled_function(forward, options, lease)
         return thing
     if isinstance(thing, types.FunctionType):
-        return compiled_function(thing, options, leases)
+        return compiled_function(thing, options, lease)
     return thing
 
 
 def compiled_function(
-    function: types.FunctionType, options: Options, leases: Callable[[types.CodeType], Lease] = Lease
+    function: types.FunctionType, options: Options, lease: Callable[[types.CodeType], Lease] = Lease
 ) -> types.FunctionType:
     """`function`, compiled whenever a call has to do with the XLA device.
 
@@ -114,7 +120,7 @@ def compiled_function(
         return function
     if not kinds.traceable(function):
         return function
-    compiled = options.compile(function, leases(code))
+    compiled = options.compile(function, lease(code))
     names = Names(tuple(name for name in code.co_names if name != function.__name__), limit=1 << 30)
 
     @functools.wraps(function)

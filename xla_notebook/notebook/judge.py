@@ -10,8 +10,11 @@ from __future__ import annotations
 import ast
 import builtins
 import contextlib
+import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any
+
+import torch
 
 from xla_notebook.notebook import kinds
 from xla_notebook.notebook.kinds import ON_DEVICE, SAFE_BUILTINS, Kind
@@ -105,7 +108,25 @@ class Judge:
                 raise Host
             return kind in ON_DEVICE
         on_device = self._look(node.value)
+        self._must_have(node)
         return on_device and node.attr not in _METADATA
+
+    def _must_have(self, node: ast.Attribute) -> None:
+        """Leave an attribute that is not there to plain Python.
+
+        Dynamo (torch 2.9) reads it before it has bound the names of the statements above, which would
+        then be lost with the error.
+        """
+        name = node.value.id if isinstance(node.value, ast.Name) else None
+        if name is None or any(name in names for names in self._bound):
+            return
+        if name in self.made and not self.made[name]:
+            return
+        owner = torch.Tensor if name in self.made else self._namespace.get(name)
+        if isinstance(owner, torch.nn.Module) and node.attr in (*owner._parameters, *owner._buffers, *owner._modules):
+            return
+        if inspect.getattr_static(owner, node.attr, self) is self:
+            raise Host
 
     def _resolve(self, node: ast.expr) -> tuple[bool, Any]:
         """The value of a dotted name that starts at a Python module: reading it runs no user's code."""
@@ -149,6 +170,7 @@ class Judge:
             on_device = self._look(function.value)
             if function.attr in _HOST_METHODS:
                 raise Host
+            self._must_have(function)
             return on_device
         return self._look(function)
 

@@ -7,6 +7,7 @@ of a user's object is taken.
 from __future__ import annotations
 
 import builtins
+import collections
 import enum
 import inspect
 import types
@@ -25,7 +26,7 @@ class Kind(enum.Enum):
     HOST_TENSOR = enum.auto()  # a tensor elsewhere
     MODULE = enum.auto()  # an nn.Module or optimizer with parameters on XLA
     CONTAINER = enum.auto()  # a list, tuple or dict of the above
-    SCALAR = enum.auto()  # an int, float, bool, str or None
+    SCALAR = enum.auto()  # an int, float, bool, str or None, or a container of such
     VARYING = enum.auto()  # a scalar (or a container's length) that changed too often to compile for each value
     PACKAGE = enum.auto()  # a Python module
     NEUTRAL = enum.auto()  # functions, losses, settings: no tensor, and nothing that Dynamo must keep off
@@ -64,6 +65,7 @@ SAFE_BUILTINS = frozenset(
     for name in "abs all any divmod enumerate len list max min pow reversed round sum tuple zip".split()
 )
 
+_PLAIN = frozenset({int, float, bool, str, type(None)})
 _SCALARS = (int, float, complex, bool, str, bytes, type(None))
 _FUNCTIONS = (types.FunctionType, types.MethodType, types.BuiltinFunctionType)
 _uses_host: weakref.WeakKeyDictionary[types.CodeType, bool] = weakref.WeakKeyDictionary()
@@ -71,6 +73,8 @@ _uses_host: weakref.WeakKeyDictionary[types.CodeType, bool] = weakref.WeakKeyDic
 
 def kind_of(value: Any) -> Kind:
     """The kind of `value`."""
+    if type(value) in _PLAIN:
+        return Kind.SCALAR  # first, because loops count
     if isinstance(value, torch.Tensor):
         return Kind.TENSOR if value.device.type == "xla" else Kind.HOST_TENSOR
     if isinstance(value, _SCALARS):
@@ -79,7 +83,7 @@ def kind_of(value: Any) -> Kind:
         return _holder(next(value.parameters(), None), next(value.buffers(), None))
     if isinstance(value, torch.optim.Optimizer):
         return _holder(next((p for group in value.param_groups for p in group["params"]), None))
-    if type(value) in (list, tuple, dict):
+    if isinstance(value, (list, tuple, dict, collections.UserDict)):
         return _container(value)
     if isinstance(value, types.ModuleType):
         return Kind.PACKAGE
@@ -100,14 +104,15 @@ def _holder(*tensors: torch.Tensor | None) -> Kind:
     return Kind.MODULE if found[0].device.type == "xla" else Kind.HOST
 
 
-def _container(value: list[Any] | tuple[Any, ...] | dict[Any, Any]) -> Kind:
-    first = next(iter(value.values() if isinstance(value, dict) else value), None)
+def _container(value: list[Any] | tuple[Any, ...] | dict[Any, Any] | collections.UserDict[Any, Any]) -> Kind:
+    """Judged by the first element: looking at all of them would cost more, the more there are."""
+    first = next(iter(value.values() if isinstance(value, (dict, collections.UserDict)) else value), None)
     if first is None or first is value:
-        return Kind.HOST if isinstance(value, (list, dict)) else Kind.SCALAR
+        return Kind.SCALAR if isinstance(value, tuple) else Kind.HOST
     kind = kind_of(first)
     if kind in ON_DEVICE:
         return Kind.CONTAINER
-    return kind if kind in (Kind.SCALAR, Kind.HOST_TENSOR) and isinstance(value, tuple) else Kind.HOST
+    return kind if kind in (Kind.SCALAR, Kind.HOST_TENSOR) else Kind.HOST
 
 
 def traceable(function: Callable[..., Any]) -> bool:

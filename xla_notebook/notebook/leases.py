@@ -21,6 +21,7 @@ class Lease:
     """
 
     def __init__(self, code: types.CodeType) -> None:
+        self.code = code
         # Not at exit: the process frees everything anyway, in an order that Dynamo does not expect.
         weakref.finalize(self, forget, code).atexit = False
 

@@ -31,13 +31,14 @@ _notices: collections.deque[str] = collections.deque(maxlen=_MANY)
 
 
 @contextlib.contextmanager
-def listening() -> Iterator[None]:
-    """Take what Dynamo logs on this thread meanwhile as notices."""
-    _here.depth = getattr(_here, "depth", 0) + 1
+def listening() -> Iterator[list[BaseException]]:
+    """Take what Dynamo logs on this thread meanwhile as notices; gives the errors that it could not compile for."""
+    outer = getattr(_here, "errors", None)
+    _here.errors = []
     try:
-        yield
+        yield _here.errors
     finally:
-        _here.depth -= 1
+        _here.errors = outer
 
 
 def take() -> list[str]:
@@ -49,8 +50,11 @@ def take() -> list[str]:
 
 class _Filter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
-        if not getattr(_here, "depth", 0):
+        errors = getattr(_here, "errors", None)
+        if errors is None:
             return True
+        if record.exc_info and record.exc_info[1] is not None:
+            errors.append(record.exc_info[1])
         notice = _notice(record)
         if notice is not None:
             _notices.append(notice)

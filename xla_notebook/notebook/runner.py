@@ -140,6 +140,7 @@ def _compiled(statements: Sequence[ast.stmt], holes: Sequence[ast.Call], returns
     body = [filler.visit(statement) if holes else statement for statement in statements]
     code = _function_code(body, names, returns, cell)
     values = [cell.compile(ast.Expression(hole), "eval") for hole in holes]
+    binds = blocks.assigned(statements)
     functions: dict[int, tuple[Namespace, Callable[..., Any]]] = {}
 
     def run(namespace: Namespace) -> Any:
@@ -147,11 +148,28 @@ def _compiled(statements: Sequence[ast.stmt], holes: Sequence[ast.Call], returns
         if known is None or known[0] is not namespace:
             made = types.FunctionType(code, namespace)
             known = functions[id(namespace)] = (namespace, cell.accelerate(made))
-        if values:
-            return known[1](*[eval(value, namespace) for value in values])
-        return known[1]()
+        arguments = [eval(value, namespace) for value in values]
+        new = [name for name in binds if name not in namespace]
+        if not new:
+            return known[1](*arguments)
+        # Dynamo gives up a frame that reads a global which did not exist when it began, even if the
+        # frame itself has bound it by then.
+        namespace.update(dict.fromkeys(new, _UNBOUND))
+        try:
+            return known[1](*arguments)
+        finally:
+            for name in new:
+                if namespace.get(name) is _UNBOUND:
+                    del namespace[name]
 
     return run
+
+
+class _Unbound:
+    """Stands for a name that a block is about to bind."""
+
+
+_UNBOUND = _Unbound()
 
 
 def _function_code(body: list[ast.stmt], arguments: list[str], returns: bool, cell: Compiling) -> types.CodeType:
