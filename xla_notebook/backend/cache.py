@@ -13,8 +13,8 @@ from torch.fx import Node
 
 from xla_notebook.backend import barriers, observer, runtime, warmup
 from xla_notebook.backend.config import config
-from xla_notebook.backend.fallback import HostStep, Segment, source_line
-from xla_notebook.backend.graph import CachedGraph, RebuildReason, SavedBufferDonatedError, is_on_xla
+from xla_notebook.backend.fallback import HostStep, Segment, is_on_xla, source_line
+from xla_notebook.backend.graph import CachedGraph, RebuildReason, SavedBufferDonatedError
 from xla_notebook.backend.observer import GraphKind, TraceReason, WarmUpMode
 from xla_notebook.backend.tracing import Traced, trace
 
@@ -63,6 +63,7 @@ class SegmentGraphs:
         self._origin = origin
         self._device = device
         self._host_steps = host_steps
+        self.sharded = runtime.is_spmd()
         self._by_key: dict[Any, CachedGraph] = {}
         self._lock = threading.RLock()
 
@@ -71,22 +72,32 @@ class SegmentGraphs:
 
         `donated`: positions of the inputs whose buffers the call gives away.
         """
-        key = (_sizes(inputs) if self.segment.dynamic else None, donated)
+        sizes = _sizes(inputs) if self.segment.dynamic else None
+        # Dynamo does not guard on shardings, and a graph for another one makes the devices wait for ever.
+        key = (sizes, donated, _shardings(inputs) if self.sharded else None)
         graph = self._by_key.get(key)
         if graph is None:
             with self._lock:
                 graph = self._by_key.get(key)
                 if graph is None:
-                    graph = self._build(inputs, donated)
+                    graph = self._build(inputs, donated, self._difference(key))
                     if len(self._by_key) >= _MOST_SIZES:
                         del self._by_key[next(iter(self._by_key))]
                     self._by_key[key] = graph
         return graph
 
-    def _build(self, inputs: Sequence[Any], donated: frozenset[int]) -> CachedGraph:
-        reason: TraceReason = "sizes" if self.segment.dynamic else "donation"
+    def _difference(self, key: tuple[Any, ...]) -> TraceReason:
+        """In what a call differs from the calls that the segment has graphs for."""
+        if not self._by_key:
+            return "first"
+        sizes, _, shardings = next(reversed(self._by_key))
+        if sizes != key[0]:
+            return "sizes"
+        return "sharding" if shardings != key[2] else "donation"
+
+    def _build(self, inputs: Sequence[Any], donated: frozenset[int], reason: TraceReason) -> CachedGraph:
         graph_id = observer.next_graph_id()
-        traced = self._trace(graph_id, inputs, donated, reason if self._by_key else "first")
+        traced = self._trace(graph_id, inputs, donated, reason)
         graph = CachedGraph(graph_id, traced, len(inputs), self._device, self._rebuild)
         _graphs[graph_id] = graph
         weakref.finalize(graph, _dropped, graph_id, graph.saved_nbytes).atexit = False
@@ -236,6 +247,10 @@ def _buffer(value: Any) -> tuple[int, int | None] | None:
 def _sizes(inputs: Sequence[Any]) -> tuple[Any, ...]:
     # 1, 1.0 and True are equal but not the same to a graph.
     return tuple(v.shape if isinstance(v, torch.Tensor) else (type(v), v) for v in inputs)
+
+
+def _shardings(inputs: Sequence[Any]) -> tuple[str, ...]:
+    return tuple(runtime.sharding_specs([v for v in inputs if is_on_xla(v)]))
 
 
 def _copies(inputs: Sequence[Any], device: torch.device) -> list[Any]:

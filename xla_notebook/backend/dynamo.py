@@ -24,8 +24,8 @@ from xla_notebook.backend import barriers, runtime, substitutes  # noqa: E402
 from xla_notebook.backend.cache import Origin, SegmentGraphs  # noqa: E402
 from xla_notebook.backend.config import validate  # noqa: E402
 from xla_notebook.backend.donation import Offers, names_kept_by_dynamo  # noqa: E402
-from xla_notebook.backend.fallback import HostStep, Program, Segment, split, tensors_of  # noqa: E402
-from xla_notebook.backend.graph import CachedGraph, is_on_xla  # noqa: E402
+from xla_notebook.backend.fallback import HostStep, Program, Segment, is_on_xla, split, tensors_of  # noqa: E402
+from xla_notebook.backend.graph import CachedGraph  # noqa: E402
 from xla_notebook.backend.observer import GraphKind  # noqa: E402
 from xla_notebook.backend.substitutes import DECOMPOSITIONS, HOST_KERNELS  # noqa: E402
 from xla_notebook.backend.tracing import HostNodes  # noqa: E402
@@ -103,6 +103,9 @@ class CompiledFunction:
     def _prepare(self, args: Sequence[Any]) -> Program:
         with self._lock:
             if self._program is None:
+                if not self._graphs:
+                    # As torch_xla's own bridge counts: once for each graph that Dynamo hands over and that is called.
+                    runtime.increment_counter("DynamoExtractCompiledGraph", 1)
                 self._program = split(self._module, self._found_on_host, self._visible_outputs)
                 self._literals = {
                     node: self._attribute(node)
@@ -181,8 +184,8 @@ class _HotPath:
     def __init__(self, program: Program, segment: Segment, graphs: SegmentGraphs, offers: Offers):
         self._graphs = graphs
         self._offers = offers
-        # A static segment has one graph for good; a dynamic or donating one is looked up at each call.
-        self._varies = segment.dynamic or bool(offers)
+        # Otherwise the segment has one graph for good, which need not be looked up at each call.
+        self._varies = segment.dynamic or graphs.sharded or bool(offers)
         self._graph: CachedGraph | None = None
         numbers = [p for p, o in enumerate(segment.outputs) if not _is_tensor(o.node)]
         tensors = [o for o in segment.outputs if _is_tensor(o.node)]
@@ -403,7 +406,6 @@ def xla_notebook(
     def compiler(kind: GraphKind) -> Callable[[GraphModule, Sequence[Any]], Callable[..., Any]]:
         def compile_graph(graph: GraphModule, _fake_inputs: Sequence[Any]) -> Callable[..., Any]:
             nonlocal updates_arguments, unwrapped
-            runtime.increment_counter("DynamoExtractCompiledGraph", 1)
             origin = Origin(function, filename, line, kind, names, checked.get("warm_up"), donate, kept)
             compiled = CompiledFunction(graph, origin, _visible_outputs(kind))
             context = torch._guards.TracingContext.try_get()

@@ -94,6 +94,11 @@ def tensors_of(value: Any) -> Iterator[torch.Tensor]:
             yield from tensors_of(item)
 
 
+def is_on_xla(value: Any) -> bool:
+    """Whether `value` is a tensor on the XLA device."""
+    return isinstance(value, torch.Tensor) and value.device.type == "xla"
+
+
 @functools.cache
 def _lowers(op: torch._ops.OpOverload) -> bool:
     name = op.name()

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import torch
 
 from xla_notebook.backend import barriers, runtime
+from xla_notebook.backend.fallback import is_on_xla
 from xla_notebook.backend.tracing import Traced
 
 State = Literal["warm", "cold", "evicted", "dropped"]
@@ -113,11 +114,6 @@ class CachedGraph:
             self._checked_barriers = barriers.count
         if any(runtime.handle(t) is None for t in self.saved):
             self._rebuild(self, inputs, "donated")
-
-
-def is_on_xla(value: Any) -> bool:
-    """Whether `value` is a tensor on the XLA device."""
-    return isinstance(value, torch.Tensor) and value.device.type == "xla"
 
 
 def _selector(order: list[int], input_count: int) -> Callable[[Sequence[Any]], Sequence[Any]] | None:

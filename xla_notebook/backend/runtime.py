@@ -297,6 +297,13 @@ def sharding_specs(tensors: Sequence[torch.Tensor]) -> list[str]:
     return list(_C._get_xla_sharding_specs(list(tensors)))
 
 
+def shard_like(tensors: Sequence[torch.Tensor], models: Sequence[torch.Tensor]) -> None:
+    """Give each tensor the sharding of its model."""
+    for tensor, model, spec in zip(tensors, models, sharding_specs(models), strict=True):
+        if spec and spec != "{replicated}":
+            _C._xla_mark_sharding(tensor, _C._get_xla_op_sharding(model))
+
+
 def wrap_private(name: str, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
     """Put ``wrap(function)`` in the place of a private function."""
     setattr(_C, name, wrap(getattr(_C, name)))

@@ -33,7 +33,7 @@ from torch.fx import Node
 from torch.utils._python_dispatch import _disable_current_modes
 
 from xla_notebook.backend import barriers, runtime
-from xla_notebook.backend.fallback import Segment, tensors_of
+from xla_notebook.backend.fallback import Segment, is_on_xla, tensors_of
 
 
 class HostNodes(Exception):
@@ -88,7 +88,7 @@ def trace(
     be one graph, and whatever an operator raises; the user's tensors and random state are then as they
     were.
     """
-    tensors = [v for v in values if isinstance(v, torch.Tensor) and v.device.type == "xla"]
+    tensors = [v for v in values if is_on_xla(v)]
     with barriers.excluded(), runtime.lazy_mode(), _plain_dispatch():
         lazy = [t for t, waits in zip(tensors, runtime.pending(tensors), strict=True) if waits]
         if lazy:
@@ -158,6 +158,9 @@ class _Recording:
                     zeros.append((position, torch.zeros(value.shape, dtype=value.dtype)))
             self.stand_ins.append(stand_in)
         uploaded = runtime.uploaded([zero for _, zero in zeros], self.device)
+        if runtime.is_spmd():
+            pairs = [(u, values[i]) for u, (i, _) in zip(uploaded, zeros, strict=True) if is_on_xla(values[i])]
+            runtime.shard_like([u for u, _ in pairs], [value for _, value in pairs])
         for (position, _), tensor in zip(zeros, uploaded, strict=True):
             self.stand_ins[position] = tensor
             self.position_of_handle[runtime.handles([tensor])[0]] = position
