@@ -298,6 +298,11 @@ class Session(observer.Observer):
             self._record(*self._inbox.popleft())
 
     def _record(self, report: Report, guards: tuple[str, ...]) -> None:
+        # With warm-up off, a first run that finds nothing in XLA's cache is how the graph gets compiled.
+        if isinstance(report, GraphEvicted) and self._is_cold(report.graph_id):
+            return
+        if isinstance(report, GraphTraced) and report.reason == "evicted" and self._is_cold(report.graph_id):
+            report = dataclasses.replace(report, reason="first")
         cell, source = self._running_cell(), self._places.of(report, self._graphs)
         event = from_report(report, self._timeline.tick(), cell, source)
         self._timeline.add(event)
@@ -388,6 +393,10 @@ class Session(observer.Observer):
             for event in events
             if isinstance(event, Donation) and event.handle is not None and not event.would_be
         )
+
+    def _is_cold(self, graph_id: int) -> bool:
+        record = self._graphs.get(graph_id)
+        return record is not None and record.state == "cold"
 
     def _put(self, record: GraphRecord) -> None:
         self._graphs[record.graph_id] = dataclasses.replace(record, version=self._timeline.seq)

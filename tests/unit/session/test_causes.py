@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import torch
 
-from xla_notebook.backend.observer import Binding, TensorSpec
+from xla_notebook.backend.observer import Binding, GraphEvicted, TensorSpec
 from xla_notebook.session import Session
 from xla_notebook.session.causes import explain_guard, same_thing
 from xla_notebook.session.events import Recompiled
 
-from .reports import CELL_FILE, argument, traced
+from .reports import CELL_FILE, argument, traced, warmed
 
 graph_ids = itertools.count(1)
 
@@ -242,8 +242,19 @@ def test_new_sizes_of_a_dynamic_function_are_named(session: Session) -> None:
 )
 def test_traces_of_the_backends_own_accord_are_named(session: Session, reason: str, says: str) -> None:
     session.report(traced(1))
+    session.report(warmed(1))
     session.report(traced(1, reason=reason))
     assert causes_of(session) == [says]
+
+
+def test_first_compile_with_warm_up_off_is_no_eviction(session: Session) -> None:
+    """Given a graph that was never compiled, when its first run finds nothing in the cache."""
+    session.report(traced(1))
+    session.report(GraphEvicted(1, "", 0))
+    session.report(traced(1, reason="evicted"))
+    session.report(warmed(1))
+    assert [event.kind for event in session.events()] == ["traced", "traced", "warmed"]
+    assert session.graphs()[0].reason == "first"
 
 
 def test_edited_cell_is_named(session: Session) -> None:

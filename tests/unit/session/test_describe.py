@@ -85,6 +85,7 @@ def test_setting_cell_and_recompile_in_words() -> None:
     session.set(guard=False)
     with session.cell(3):
         session.report(traced(1))
+        session.report(warmed(1, compiled=False))
         session.report(traced(1, reason="evicted"))
         clock.time_ns += 2_000_000
     texts = [event_text(event, {}) for event in session.events()]
@@ -110,6 +111,7 @@ def test_history_tells_each_compile_and_what_would_avoid_it() -> None:
     for count, graph_id, reason, spec in ((3, 1, "first", SPEC), (4, 1, "evicted", SPEC), (5, 2, "sizes", other)):
         with session.cell(count, filename=CELL_FILE):
             session.report(traced(graph_id, reason=reason, inputs=(argument("x", 0, spec),)))
+            session.report(warmed(graph_id))
     session.report(traced(3, function="other", line=9))
     session.report(traced(4, function="other", line=9, kind="backward"))
     first, second = histories(session.graphs(), session.events())
