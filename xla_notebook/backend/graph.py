@@ -16,6 +16,10 @@ State = Literal["warm", "cold", "evicted", "dropped"]
 RebuildReason = Literal["evicted", "donated"]
 
 
+# Pending constants whose buffers one graph keeps.
+_MOST_CONSTANTS = 8
+
+
 class SavedBufferDonatedError(RuntimeError):
     """A buffer that a graph keeps for later runs was donated by something else."""
 
@@ -44,6 +48,7 @@ class CachedGraph:
         self._rebuild = rebuild
         # Positions of inputs that came pending before: looked at first, as an exception costs more.
         self._often_pending: tuple[int, ...] = ()
+        self._constants: dict[bytes, torch.Tensor] = {}
         self.load(traced)
 
     def load(self, traced: Traced) -> None:
@@ -67,7 +72,7 @@ class CachedGraph:
         if self.saved and self._checked_barriers != barriers.count:
             self._check_saved(inputs)
         if self._often_pending:
-            self._materialize(inputs)
+            inputs = self._without_pending(inputs)
         pool = inputs
         if self.saved:
             pool = [*inputs, *self.saved]
@@ -100,13 +105,39 @@ class CachedGraph:
         else:
             raise error
 
-    def _materialize(self, inputs: Sequence[Any]) -> None:
-        candidates = [inputs[i] for i in self._often_pending if is_on_xla(inputs[i])]
-        lazy = [t for t, waits in zip(candidates, runtime.pending(candidates), strict=True) if waits]
-        if lazy and not runtime.skips_pending_check():
+    def _without_pending(self, inputs: Sequence[Any]) -> Sequence[Any]:
+        """`inputs` with a buffer behind each value: pending ones are executed, without donation."""
+        positions = [i for i in self._often_pending if is_on_xla(inputs[i])]
+        waiting = runtime.pending([inputs[i] for i in positions])
+        lazy = [i for i, waits in zip(positions, waiting, strict=True) if waits]
+        if not lazy or runtime.skips_pending_check():
+            return inputs
+        known = {i: buffer for i in lazy if (buffer := self._constant(inputs[i])) is not None}
+        rest = [inputs[i] for i in lazy if i not in known]
+        if rest:
             runtime.increment_counter("DynamoSyncInputExecuteTime", 1)
             with barriers.excluded():
-                runtime.materialize(lazy)
+                runtime.materialize(rest)
+        return [known.get(i, value) for i, value in enumerate(inputs)] if known else inputs
+
+    def _constant(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        """A buffer that holds the value of a pending one-element constant, or None if it is none.
+
+        ``loss.backward()`` starts each backward pass with such a one. Kept here, it costs no execution.
+        """
+        if tensor.numel() != 1 or runtime.graph_inputs([tensor])[0]:
+            return None
+        key = runtime.graph_hash([tensor])
+        buffer = self._constants.get(key)
+        if buffer is None:
+            if len(self._constants) >= _MOST_CONSTANTS:
+                return None
+            with torch.no_grad(), barriers.excluded():
+                # A tensor of its own: the user's stays pending.
+                buffer = torch.where(torch.zeros((), dtype=torch.bool, device=tensor.device), tensor, tensor)
+                runtime.materialize([buffer])
+            self._constants[key] = buffer
+        return buffer
 
     def _check_saved(self, inputs: Sequence[Any]) -> None:
         """A step barrier has passed since the last look: are the saved buffers still there?"""
