@@ -69,6 +69,7 @@ def _notice(record: logging.LogRecord) -> str | None:
         error = record.exc_info[1]
         if isinstance(error, TorchRuntimeError):
             return None  # the user's own operation fails, and plain Python is about to say so
+        error = getattr(error, "inner_exception", error)  # what the backend itself said
         lines = str(error).strip().splitlines()
         return f"one part of the cell runs as plain Python ({type(error).__name__}: {lines[0] if lines else ''})"
     return None
