@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+import warnings
 import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,6 +21,9 @@ from xla_notebook.backend.tracing import Traced, trace
 
 # More sizes than this of one dynamic function, and the oldest graph goes. XLA's own cache holds 2048.
 _MOST_SIZES = 512
+
+# What torch.initial_seed() says as long as nobody called torch.manual_seed (ATen, default_rng_seed_val).
+_UNSEEDED = 67280421310721
 
 _graphs: weakref.WeakValueDictionary[int, CachedGraph] = weakref.WeakValueDictionary()
 
@@ -131,6 +135,8 @@ class SegmentGraphs:
         ) as traced:
             if not traced.hash:
                 return traced
+            if any(p.kind == "seed" for p in traced.parameters):
+                _say_how_to_seed()
             if observer.watching():
                 self._report(graph_id, traced, inputs, reason, started)
             before = [_buffer(value) for value in traced_on] if executes else []
@@ -227,6 +233,16 @@ class SegmentGraphs:
                 trace_ns=ended - started,
                 started_ns=started,
             )
+        )
+
+
+def _say_how_to_seed() -> None:
+    """Notice for those who seeded torch and expect the XLA device to follow; it does not (torch_xla 2.9)."""
+    if torch.initial_seed() != _UNSEEDED:
+        warnings.warn(
+            "torch.manual_seed does not seed the XLA device: this function's random numbers follow"
+            " torch_xla.manual_seed(seed).",
+            stacklevel=2,
         )
 
 
