@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import difflib
 import itertools
-import operator
 import re
-import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -14,224 +12,26 @@ from typing import Any
 import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch._aot_autograd.schemas import ViewAndMutationMeta
-from torch.fx import GraphModule, Node
+from torch.fx import GraphModule
 
 from xla_notebook.backend.device import choose_device
 
 choose_device()
 
-from xla_notebook.backend import barriers, runtime, substitutes  # noqa: E402
-from xla_notebook.backend.cache import Origin, SegmentGraphs  # noqa: E402
+from xla_notebook.backend import barriers, substitutes  # noqa: E402
+from xla_notebook.backend.cache import Origin  # noqa: E402
 from xla_notebook.backend.config import validate  # noqa: E402
-from xla_notebook.backend.donation import Offers, names_kept_by_dynamo  # noqa: E402
-from xla_notebook.backend.fallback import HostStep, Program, Segment, is_on_xla, split, tensors_of  # noqa: E402
-from xla_notebook.backend.graph import CachedGraph  # noqa: E402
+from xla_notebook.backend.donation import names_kept_by_dynamo  # noqa: E402
+from xla_notebook.backend.fallback import is_on_xla  # noqa: E402
+from xla_notebook.backend.function import CompiledFunction  # noqa: E402
 from xla_notebook.backend.observer import GraphKind  # noqa: E402
-from xla_notebook.backend.substitutes import DECOMPOSITIONS, HOST_KERNELS  # noqa: E402
-from xla_notebook.backend.tracing import HostNodes  # noqa: E402
+from xla_notebook.backend.substitutes import DECOMPOSITIONS  # noqa: E402
 
 # Here, not at the first compile: Dynamo needs it before it calls any backend.
 substitutes.install()
 
 _OPTIONS = ("warm_up", "donate")
 _PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter)
-
-
-class CompiledFunction:
-    """An FX graph of AOTAutograd, traced at its first call and run from cached graphs.
-
-    Called with the graph's inputs in one sequence (see `_boxed`).
-    """
-
-    def __init__(self, module: GraphModule, origin: Origin, visible_outputs: int | None):
-        self._module = module
-        self._origin = origin
-        self._visible_outputs = visible_outputs
-        self._found_on_host: dict[str, str] = {}
-        self._lock = threading.RLock()
-        self._program: Program | None = None
-        self._graphs: dict[Segment, SegmentGraphs] = {}
-        self._literals: dict[Node, Any] = {}
-        # Set when one graph a call is all there is to do: the hot path.
-        self._hot: _HotPath | None = None
-        # Arguments marked for donation by hand before the first call; asked once.
-        self._marked_by_hand: frozenset[int] | None = None
-
-    def __call__(self, args: Sequence[Any]) -> Sequence[Any]:
-        hot = self._hot
-        run = self._run_steps if hot is None else hot.run
-        if torch.is_inference_mode_enabled():
-            # Results are ordinary tensors: torch_xla's inference tensors do not survive `detach()`.
-            with torch.inference_mode(False), torch.no_grad():
-                return run(args)
-        return run(args)
-
-    # The general way ------------------------------------------------------------------------------
-
-    def _run_steps(self, args: Sequence[Any]) -> Sequence[Any]:
-        with torch.no_grad(), torch._C._DisableAutocast():
-            program = self._prepare(args)
-            hot = self._hot_path(program, args)
-            if hot is not None:
-                try:
-                    results = hot.run(args)
-                except HostNodes as found:
-                    self._found_on_host.update(found.names)
-                    self._program = None
-                    return self._run_steps(args)
-                self._hot = hot
-                return results
-            env: dict[Any, Any] = dict(zip(program.placeholders, args, strict=True))
-            env.update(self._literals)
-            env.update((node, self._attribute(node)) for node in program.attributes)
-            while True:
-                try:
-                    self._execute(program, env)
-                    break
-                except HostNodes as found:
-                    # What ran stays in `env` and does not run again: a host step may have side effects.
-                    self._found_on_host.update(found.names)
-                    self._program = None
-                    program = self._prepare(args)
-            for target, value in program.updates:
-                env[target].copy_(env[value.key])
-            for node in program.views:
-                env[node] = self._call(node, env)
-            results = torch.fx.node.map_arg(program.results, env.__getitem__)
-        return tuple(results)
-
-    def _prepare(self, args: Sequence[Any]) -> Program:
-        with self._lock:
-            if self._program is None:
-                if not self._graphs:
-                    # As torch_xla's own bridge counts: once for each graph that Dynamo hands over and that is called.
-                    runtime.increment_counter("DynamoExtractCompiledGraph", 1)
-                self._program = split(self._module, self._found_on_host, self._visible_outputs)
-                self._literals = {
-                    node: self._attribute(node)
-                    for node in self._module.graph.nodes
-                    if node.op == "get_attr" and node not in self._program.attributes
-                }
-                tensors = [a for a in args if isinstance(a, torch.Tensor)]
-                on_xla = [t for t in tensors if t.device.type == "xla"]
-                if tensors and not on_xla:
-                    _say_all_on_cpu(tensors)
-                device = on_xla[0].device if on_xla else runtime.current_device()
-                self._graphs = {
-                    step: SegmentGraphs(step, self._literals, self._origin, device, self._program.host_steps)
-                    for step in self._program.steps
-                    if isinstance(step, Segment)
-                }
-            return self._program
-
-    def _execute(self, program: Program, env: dict[Any, Any]) -> None:
-        for step in program.steps:
-            if isinstance(step, HostStep):
-                if step.node not in env:
-                    env[step.node] = self._call(step.node, env)
-            elif not all(output.key in env for output in step.outputs):
-                inputs = [env[node] for node in step.inputs]
-                graph = self._graphs[step].for_inputs(inputs)
-                results = iter(graph.run(inputs) if graph.hash else ())
-                for position, output in enumerate(step.outputs):
-                    value = graph.numbers[position] if position in graph.numbers else next(results)
-                    env[output.key] = value
-
-    def _call(self, node: Node, env: Mapping[Any, Any]) -> Any:
-        args = torch.fx.node.map_arg(node.args, env.__getitem__)
-        kwargs = torch.fx.node.map_arg(node.kwargs, env.__getitem__)
-        function: Callable[..., Any] = HOST_KERNELS.get(node.target, node.target)  # type: ignore[arg-type]
-        return function(*args, **kwargs)
-
-    def _attribute(self, node: Node) -> Any:
-        value: Any = self._module
-        for part in str(node.target).split("."):
-            value = getattr(value, part)
-        return value
-
-    def _hot_path(self, program: Program, args: Sequence[Any]) -> _HotPath | None:
-        """The short way for the calls of a program that is a single graph."""
-        if self._marked_by_hand is None:
-            self._marked_by_hand = frozenset(i for i, a in enumerate(args) if is_on_xla(a) and runtime.get_donation(a))
-        single = len(program.steps) == 1 and not program.views and not program.attributes
-        segment = program.steps[0] if single else None
-        if not isinstance(segment, Segment):
-            offers = self._offers(program)
-            if offers:
-                offers.refuse_all("the function is split by operators that run on the host")
-            return None
-        return _HotPath(program, segment, self._graphs[segment], self._offers(program))
-
-    def _offers(self, program: Program) -> Offers:
-        origin = self._origin
-        names = {i: origin.names.get(node.name, node.name) for i, node in enumerate(program.placeholders)}
-        targets = {target for target, _ in program.updates}
-        return Offers(
-            marked=[
-                i for i, node in enumerate(program.placeholders) if node in program.donated or names[i] in origin.donate
-            ],
-            by_hand=self._marked_by_hand or (),
-            updated=[i for i, node in enumerate(program.placeholders) if node in targets],
-            kept=None if origin.kept is None else [i for i, name in names.items() if name in origin.kept],
-            names=names,
-            function=origin.function,
-        )
-
-
-class _HotPath:
-    """One graph, then in-place updates, then the results in the order that AOTAutograd expects."""
-
-    def __init__(self, program: Program, segment: Segment, graphs: SegmentGraphs, offers: Offers):
-        self._graphs = graphs
-        self._offers = offers
-        # Otherwise the segment has one graph for good, which need not be looked up at each call.
-        self._varies = segment.dynamic or graphs.sharded or bool(offers)
-        self._graph: CachedGraph | None = None
-        numbers = [p for p, o in enumerate(segment.outputs) if not _is_tensor(o.node)]
-        tensors = [o for o in segment.outputs if _is_tensor(o.node)]
-        position = {o: i for i, o in enumerate(tensors)}
-        self._updates = tuple(
-            (program.placeholders.index(target), position[value]) for target, value in program.updates
-        )
-        # Positions in [*results, *arguments, *numbers, None].
-        base = len(tensors) + len(program.placeholders)
-        place: dict[Node | None, int] = {None: base + len(numbers)}
-        place.update((node, len(tensors) + i) for i, node in enumerate(program.placeholders))
-        place.update((segment.outputs[p].node, base + i) for i, p in enumerate(numbers))
-        place.update((o.node, i) for o, i in position.items() if o.target is None)
-        order = [place[r] if isinstance(r, Node) else place[None] for r in program.results]
-        self._constants = [r for r in program.results if r is not None and not isinstance(r, Node)]
-        self._select = None if order == list(range(len(tensors))) else _picker(order)
-
-    def run(self, args: Sequence[Any]) -> Sequence[Any]:
-        graph = self._graph
-        if graph is None:
-            graph = self._graphs.for_inputs(args, self._offers.accepted(args))
-            if not self._varies:
-                self._graph = graph
-        results: Sequence[Any] = graph.run(args) if graph.hash else ()
-        for argument, result in self._updates:
-            args[argument].copy_(results[result])
-        if self._select is None:
-            return results
-        return self._select([*results, *args, *graph.numbers.values(), None])
-
-
-def _picker(order: list[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
-    return operator.itemgetter(*order) if len(order) > 1 else lambda pool: [pool[i] for i in order]
-
-
-def _is_tensor(node: Node) -> bool:
-    return next(tensors_of(node.meta.get("val")), None) is not None
-
-
-def _say_all_on_cpu(tensors: Sequence[torch.Tensor]) -> None:
-    for tensor in tensors:
-        warnings.warn(
-            f"Found tensor with shape {tensor.size()} on {tensor.device}. Nothing of this function is on the XLA"
-            " device, so it runs on the CPU; move its tensors and modules with .to('xla').",
-            stacklevel=2,
-        )
 
 
 # Arguments that share memory ----------------------------------------------------------------------
