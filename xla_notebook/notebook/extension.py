@@ -17,7 +17,7 @@ from xla_notebook.notebook.magics import Magics
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-_MAGICS = {"cell": ("xla_compile",), "line": ("xla_compile", "%xla_compile", "xla_graphs")}
+_PACKAGE = "xla_notebook."
 _CALL = "get_ipython().run_cell_magic('xla_compile',"
 
 
@@ -46,9 +46,11 @@ class Extension:
 
     def unload(self) -> None:
         """Take back everything. Functions that cells have compiled go on working."""
-        for kind, names in _MAGICS.items():
-            for name in names:
-                self._ip.magics_manager.magics[kind].pop(name, None)
+        for magics in self._ip.magics_manager.magics.values():
+            # Magics that IPython loads lazily are not functions yet, and have no module.
+            ours = [name for name, made in magics.items() if getattr(made, "__module__", "").startswith(_PACKAGE)]
+            for name in ours:
+                del magics[name]
         if self.hand_over in self._ip.input_transformers_post:
             self._ip.input_transformers_post.remove(self.hand_over)
         quiet.remove()
