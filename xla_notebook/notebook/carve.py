@@ -1,4 +1,4 @@
-"""Tensor work inside plain statements, and the gradient that ``loss.backward()`` starts from."""
+"""Tensor work inside plain statements."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ import ast
 from collections.abc import Mapping
 from typing import Any
 
-import torch
-
 from xla_notebook.notebook import blocks
-from xla_notebook.notebook.blocks import RUNTIME, Register
+from xla_notebook.notebook.blocks import Register
 from xla_notebook.notebook.judge import Host, Judge
 from xla_notebook.notebook.kinds import Kind
 
@@ -39,9 +37,6 @@ class Carver:
         """A copy of `node`, which itself must stay plain, with blocks in it."""
         if isinstance(node, _ELSEWHERE):
             return node
-        method = _backward(node)
-        if method is not None:
-            return _seeded(node, method, self._carve(method.value, namespace))
         copy: ast.expr = self._copy(node, namespace)
         return copy
 
@@ -66,41 +61,3 @@ class Carver:
             stored = isinstance(getattr(value, "ctx", None), (ast.Store, ast.Del))
             return value if stored else self._carve(value, namespace)
         return self._copy(value, namespace) if isinstance(value, ast.keyword) else value
-
-
-def _backward(node: ast.expr) -> ast.Attribute | None:
-    """The method of ``loss.backward()``, if `node` is such a call."""
-    if not isinstance(node, ast.Call) or node.args or node.keywords:
-        return None
-    return node.func if isinstance(node.func, ast.Attribute) and node.func.attr == "backward" else None
-
-
-def _seeded(node: ast.expr, method: ast.Attribute, receiver: ast.expr) -> ast.expr:
-    """``loss.backward()`` with its implicit gradient of one as a ready buffer.
-
-    Autograd would make it as pending work on the device, which costs a graph and an execution a step.
-    """
-    keywords: list[ast.keyword] = []
-    if isinstance(receiver, ast.Name):
-        runtime = ast.copy_location(ast.Name(RUNTIME, ast.Load()), node)
-        seed = ast.copy_location(ast.Attribute(runtime, "seed", ast.Load()), node)
-        made = ast.copy_location(ast.Call(seed, [receiver], []), node)
-        keywords.append(ast.copy_location(ast.keyword("gradient", made), node))
-    function = ast.copy_location(ast.Attribute(receiver, method.attr, ast.Load()), method)
-    return ast.copy_location(ast.Call(function, [], keywords), node)
-
-
-_seeds: dict[tuple[torch.dtype, torch.Size, torch.device], torch.Tensor] = {}
-
-
-def seed(tensor: Any) -> torch.Tensor | None:
-    """A one for ``tensor.backward(gradient=...)``, or None where plain `backward` must speak for itself."""
-    if not isinstance(tensor, torch.Tensor) or tensor.device.type != "xla" or tensor.numel() != 1:
-        return None
-    if not tensor.requires_grad or not tensor.is_floating_point():
-        return None
-    key = (tensor.dtype, tensor.shape, tensor.device)
-    made = _seeds.get(key)
-    if made is None:
-        made = _seeds[key] = torch.ones(tensor.shape, dtype=tensor.dtype).to(tensor.device)
-    return made

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.displayhook import DisplayHook
 
-from xla_notebook.notebook import blocks, carve, compiled, frames
+from xla_notebook.notebook import blocks, compiled, frames
 from xla_notebook.notebook.blocks import Source
 from xla_notebook.notebook.compiled import Options
 from xla_notebook.notebook.leases import Lease
@@ -56,8 +56,6 @@ class Runtime:
     def define(self, number: int) -> Callable[[Any], Any]:
         """The decorator of a definition at the top level of a cell."""
         return self._blocks[number].cell.define
-
-    seed = staticmethod(carve.seed)
 
 
 class Cell:
