@@ -17,13 +17,13 @@ from xla_notebook.backend.config import config
 from xla_notebook.backend.fallback import HostStep, Segment, is_on_xla, source_line
 from xla_notebook.backend.graph import CachedGraph, RebuildReason, SavedBufferDonatedError
 from xla_notebook.backend.observer import GraphKind, TraceReason, WarmUpMode
-from xla_notebook.backend.tracing import Traced, trace
+from xla_notebook.backend.tracing import Traced, hlo_text, trace
 
 # More sizes than this of one dynamic function, and the oldest graph goes. XLA's own cache holds 2048.
 _MOST_SIZES = 512
 
-# What torch.initial_seed() says as long as nobody called torch.manual_seed (ATen, default_rng_seed_val).
-_UNSEEDED = 67280421310721
+# torch seeds itself with a random number of 64 bits; a smaller seed than this is somebody's choice.
+_CHOSEN_SEED = 2**32
 
 _graphs: weakref.WeakValueDictionary[int, CachedGraph] = weakref.WeakValueDictionary()
 
@@ -102,12 +102,17 @@ class SegmentGraphs:
     def _build(self, inputs: Sequence[Any], donated: frozenset[int], reason: TraceReason) -> CachedGraph:
         graph_id = observer.next_graph_id()
         traced = self._trace(graph_id, inputs, donated, reason)
-        graph = CachedGraph(graph_id, traced, len(inputs), self._device, self._rebuild)
+        graph = CachedGraph(graph_id, traced, inputs, self._device, self)
         _graphs[graph_id] = graph
         weakref.finalize(graph, _dropped, graph_id, graph.saved_nbytes).atexit = False
         return graph
 
-    def _rebuild(self, graph: CachedGraph, inputs: Sequence[Any], reason: RebuildReason) -> None:
+    def hlo_text(self, graph: CachedGraph) -> str:
+        """See `CachedGraph.hlo_text`."""
+        return hlo_text(self.segment, graph.signature, self._literals, self._device)
+
+    def rebuild(self, graph: CachedGraph, inputs: Sequence[Any], reason: RebuildReason) -> None:
+        """Trace and warm `graph` again: XLA's cache lost it, or its saved buffers were donated."""
         if reason == "donated":
             self._report_dead(graph)
         else:
@@ -238,7 +243,7 @@ class SegmentGraphs:
 
 def _say_how_to_seed() -> None:
     """Notice for those who seeded torch and expect the XLA device to follow; it does not (torch_xla 2.9)."""
-    if torch.initial_seed() != _UNSEEDED:
+    if torch.initial_seed() < _CHOSEN_SEED:
         warnings.warn(
             "torch.manual_seed does not seed the XLA device: this function's random numbers follow"
             " torch_xla.manual_seed(seed).",

@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import operator
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -115,22 +116,19 @@ def _is_view(op: Any) -> bool:
     return first is not None and not first.is_write and any(r.alias_info is not None for r in op._schema.returns)
 
 
+_PLACE = re.compile(r'File "(.+?)", line (\d+), in (\S+)\n\s*(.*)')
+
+
+def source_place(node: Node) -> tuple[str, int] | None:
+    """File and line of the user's code that made the node, as Dynamo recorded it."""
+    places = _PLACE.findall(str(node.meta.get("stack_trace", "")))
+    return (places[-1][0], int(places[-1][1])) if places else None
+
+
 def source_line(node: Node) -> str | None:
-    """The user's line that made the node, as Dynamo recorded it: ``file:line: code``."""
-    trace = node.meta.get("stack_trace")
-    if not trace:
-        return None
-    lines = [line for line in str(trace).splitlines() if line.strip()]
-    places = [i for i, line in enumerate(lines) if line.lstrip().startswith("File ")]
-    if not places:
-        return None
-    place = lines[places[-1]].strip()
-    code = lines[places[-1] + 1].strip() if places[-1] + 1 < len(lines) else ""
-    try:
-        filename, line = place.split('"')[1], place.split("line ")[1].split(",")[0]
-    except IndexError:
-        return code or None
-    return f"{filename}:{line}: {code}"
+    """The user's line that made the node: ``file:line: code``."""
+    places = _PLACE.findall(str(node.meta.get("stack_trace", "")))
+    return "{0}:{1}: {3}".format(*places[-1]) if places else None
 
 
 class _Splitter:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import torch
 
@@ -24,6 +24,14 @@ class SavedBufferDonatedError(RuntimeError):
     """A buffer that a graph keeps for later runs was donated by something else."""
 
 
+class Owner(Protocol):
+    """What a graph asks of the segment that it belongs to."""
+
+    def rebuild(self, graph: CachedGraph, inputs: Sequence[Any], reason: RebuildReason) -> None: ...
+
+    def hlo_text(self, graph: CachedGraph) -> str: ...
+
+
 class CachedGraph:
     """An executable with the bindings of its parameters.
 
@@ -36,16 +44,18 @@ class CachedGraph:
         self,
         graph_id: int,
         traced: Traced,
-        input_count: int,
+        inputs: Sequence[Any],
         device: torch.device,
-        rebuild: Callable[[CachedGraph, Sequence[Any], RebuildReason], None],
+        owner: Owner,
     ):
         self.graph_id = graph_id
         self.state: State = "warm"
         self.runs = 0
-        self._input_count = input_count
+        # (shape, dtype) of each input, or the number that it was.
+        self.signature = [(tuple(v.shape), v.dtype) if isinstance(v, torch.Tensor) else v for v in inputs]
+        self._input_count = len(inputs)
         self._device = device
-        self._rebuild = rebuild
+        self._owner = owner
         # Positions of inputs that came pending before: looked at first, as an exception costs more.
         self._often_pending: tuple[int, ...] = ()
         self._constants: dict[bytes, torch.Tensor] = {}
@@ -66,6 +76,10 @@ class CachedGraph:
             "seed": self._input_count + len(self.saved),
         }
         self._select = _selector([offsets[p.kind] + p.index for p in traced.parameters], self._input_count)
+
+    def hlo_text(self) -> str:
+        """The graph's HLO with the user's source lines, recorded anew; compiles and executes nothing."""
+        return self._owner.hlo_text(self)
 
     def run(self, inputs: Sequence[Any]) -> list[torch.Tensor]:
         """Run the executable on the segment's inputs; asynchronous, as all of torch_xla."""
@@ -94,7 +108,7 @@ class CachedGraph:
     def _mend(self, error: RuntimeError, inputs: Sequence[Any]) -> None:
         """A run was refused before it changed anything: remove the cause, or raise `error`."""
         if runtime.says_evicted(error):
-            self._rebuild(self, inputs, "evicted")
+            self._owner.rebuild(self, inputs, "evicted")
         elif runtime.says_pending(error) and not runtime.skips_pending_check():
             positions = [i for i, v in enumerate(inputs) if is_on_xla(v)]
             waiting = runtime.pending([inputs[i] for i in positions])
@@ -144,7 +158,7 @@ class CachedGraph:
         if barriers.seen_all():
             self._checked_barriers = barriers.count
         if any(runtime.handle(t) is None for t in self.saved):
-            self._rebuild(self, inputs, "donated")
+            self._owner.rebuild(self, inputs, "donated")
 
 
 def _selector(order: list[int], input_count: int) -> Callable[[Sequence[Any]], Sequence[Any]] | None:

@@ -15,6 +15,7 @@ from typing import Any, cast
 import torch
 import torch_xla
 from torch_xla._dynamo import config as _bridge_config
+from torch_xla.core.xla_builder import create_placeholder_tensor
 
 SUPPORTED = "2.9"
 
@@ -29,12 +30,13 @@ _PRIVATE = (
     "_get_tensors_handle",
     "_get_tensors_xla_device_data_node",
     "_get_use_eager_mode",
+    "_get_ir_debug",
+    "_get_xla_op_sharding",
     "_get_xla_sharding_specs",
     "_get_xla_tensors_hlo",
-    "_get_xla_op_sharding",
-    "_get_xla_tensors_text",
     "_run_cached_graph",
     "_set_buffer_donation",
+    "_set_ir_debug",
     "_set_use_eager_mode",
     "_unsafe_buffer_pointer",
     "_xla_computation_cache_is_initialized",
@@ -214,9 +216,22 @@ def warm_up(roots: Sequence[torch.Tensor]) -> None:
         _C._xla_warm_up_cache(list(roots), [])
 
 
-def ir_text(roots: Sequence[torch.Tensor]) -> str:
-    """The lazy IR of `roots` as text. Executes nothing."""
-    return str(_C._get_xla_tensors_text(list(roots)))
+def placeholder(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+    """A tensor on the XLA device without data. Reading its value aborts the process; a step barrier while
+    it is part of live lazy work crashes it. So: only inside a trace, only for graphs whose every operator
+    is known to lower."""
+    return cast(torch.Tensor, create_placeholder_tensor(tuple(shape), dtype))
+
+
+@contextlib.contextmanager
+def source_lines() -> Iterator[None]:
+    """Lazy operators recorded inside remember the Python line that made them."""
+    saved = _C._get_ir_debug()
+    _C._set_ir_debug(True)
+    try:
+        yield
+    finally:
+        _C._set_ir_debug(saved)
 
 
 def hlo_text(roots: Sequence[torch.Tensor]) -> str:

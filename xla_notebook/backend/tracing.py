@@ -33,7 +33,7 @@ from torch.fx import Node
 from torch.utils._python_dispatch import _disable_current_modes
 
 from xla_notebook.backend import barriers, runtime
-from xla_notebook.backend.fallback import Segment, is_on_xla, tensors_of
+from xla_notebook.backend.fallback import Segment, is_on_xla, source_place, tensors_of
 
 
 class HostNodes(Exception):
@@ -89,13 +89,10 @@ def trace(
     were.
     """
     tensors = [v for v in values if is_on_xla(v)]
-    with barriers.excluded(), runtime.lazy_mode(), _plain_dispatch():
+    with _quiet():
         lazy = [t for t, waits in zip(tensors, runtime.pending(tensors), strict=True) if waits]
         if lazy:
             runtime.materialize(lazy)
-        seed = runtime.rng_seed()
-        # Draws recorded by the user are part of the seed's IR; the trace starts from a plain seed.
-        runtime.set_rng_seed(seed)
         marks = [(t, runtime.get_donation(t)) for t in tensors]
         for tensor, mark in marks:
             if mark:
@@ -117,6 +114,37 @@ def trace(
             for tensor, mark in marks:
                 if runtime.get_donation(tensor) != mark:
                     runtime.set_donation(tensor, mark)
+
+
+def hlo_text(segment: Segment, signature: Sequence[Any], literals: Mapping[Node, Any], device: torch.device) -> str:
+    """The HLO of a segment that was traced before, with the user's source lines. Needs no data.
+
+    `signature`: for each input its (shape, dtype), or the number that it was. Executes, compiles and
+    keeps nothing.
+    """
+    values = [runtime.placeholder(*v) if isinstance(v, tuple) else v for v in signature]
+    with _quiet(), runtime.source_lines():
+        recording = _Recording(segment, literals, device)
+        try:
+            recording.stand_in(values)
+            recording.run(at_source=True)
+            recording.collect_roots()
+            return runtime.hlo_text(recording.roots)
+        finally:
+            recording.forget()
+            values.clear()
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Tracing leaves no mark: no step barrier meanwhile, lazy mode, plain dispatch, random state kept."""
+    with barriers.excluded(), runtime.lazy_mode(), _plain_dispatch():
+        seed = runtime.rng_seed()
+        # Draws recorded by the user are part of the seed's IR; the trace starts from a plain seed.
+        runtime.set_rng_seed(seed)
+        try:
+            yield
+        finally:
             runtime.set_rng_seed(seed)
 
 
@@ -166,7 +194,8 @@ class _Recording:
             self.position_of_handle[runtime.handles([tensor])[0]] = position
         self.env.update(zip(self.segment.inputs, self.stand_ins, strict=True))
 
-    def run(self) -> None:
+    def run(self, at_source: bool = False) -> None:
+        """Record every node. `at_source`: as if the user's own line had called the operator."""
         env = self.env
         reads = runtime.host_reads()
         found: dict[str, str] = {}
@@ -174,7 +203,10 @@ class _Recording:
             args = torch.fx.node.map_arg(node.args, env.__getitem__)
             kwargs = torch.fx.node.map_arg(node.kwargs, env.__getitem__)
             try:
-                env[node] = node.target(*args, **kwargs)  # type: ignore[operator]
+                if at_source:
+                    env[node] = _call_at_source(node, args, kwargs)
+                else:
+                    env[node] = node.target(*args, **kwargs)  # type: ignore[operator]
             except RuntimeError:
                 # On the host it may have failed because a stand-in's zeros are not the argument's value.
                 if runtime.host_reads() == reads:
@@ -190,16 +222,9 @@ class _Recording:
             raise HostNodes(found)
 
     def finish(self, donated: frozenset[int], copy_saved: bool, in_place: bool) -> Traced:
-        numbers: dict[int, Any] = {}
-        for position, output in enumerate(self.segment.outputs):
-            value = self.env[output.node]
-            if isinstance(value, torch.Tensor):
-                self.roots.append(value)
-            else:
-                numbers[position] = value
+        numbers = self.collect_roots()
         if not self.roots:
             return Traced(b"", [], (), [], numbers, (), len(self.segment.nodes))
-        self._make_computed()
         parameters, saved = self._bind()
         self.roots[0] = _salted(self.roots[0], self._fingerprint(parameters, donated))
         if in_place:
@@ -218,14 +243,25 @@ class _Recording:
             op_count=len(self.segment.nodes),
         )
 
-    def _make_computed(self) -> None:
-        """Make every root a result of its own: also copies, constants and values handed out twice."""
+    def collect_roots(self) -> dict[int, Any]:
+        """Take the segment's outputs as roots; returns those that are numbers, by position.
+
+        Every root is made a result of its own: also copies, constants and values handed out twice.
+        """
+        numbers: dict[int, Any] = {}
+        for position, output in enumerate(self.segment.outputs):
+            value = self.env[output.node]
+            if isinstance(value, torch.Tensor):
+                self.roots.append(value)
+            else:
+                numbers[position] = value
         seen: set[int] = set()
         for i, (root, computed) in enumerate(zip(list(self.roots), runtime.pending(self.roots), strict=True)):
             identity = runtime.tensor_id(root)
             if not computed or identity in seen:
                 self.roots[i] = _salted(root, 0)
             seen.add(identity)
+        return numbers
 
     def _update_wrappers(self) -> None:
         outputs = [o for o in self.segment.outputs if isinstance(self.env[o.node], torch.Tensor)]
@@ -263,6 +299,18 @@ class _Recording:
 def _reads_only_literals(node: Node, env: Mapping[Node, Any]) -> bool:
     """Whether what a node read on the host cannot change: it works on CPU literals."""
     return all(t.device.type != "xla" for n in node.all_input_nodes for t in tensors_of(env[n]))
+
+
+def _call_at_source(node: Node, args: Any, kwargs: Any) -> Any:
+    """Call the node's operator from a frame that has the user's file and line, which is where torch_xla
+    looks for them."""
+    operator: Any = getattr(node.target, "_op", node.target)
+    place = source_place(node)
+    if place is None:
+        return operator(*args, **kwargs)
+    filename, line = place
+    code = compile("operator(*args, **kwargs)", filename, "eval").replace(co_firstlineno=line)
+    return eval(code, {"operator": operator, "args": args, "kwargs": kwargs})
 
 
 def _salted(root: torch.Tensor, salt: int) -> torch.Tensor:
