@@ -17,7 +17,13 @@ def state():
     filters = logging.getLogger("torch._dynamo.convert_frame").filters
     return len(ours), sorted(magics), len(transformers), hasattr(builtins, "__xla_notebook__"), len(filters)
 """
-LOADED = (2, ["xla_compile", "xla_compile", "xla_graphs"], 1, True, 1)
+LOADED = (
+    2,
+    ["xla_buffers", "xla_compile", "xla_compile", "xla_events", "xla_explain", "xla_graphs", "xla_warmup"],
+    1,
+    True,
+    1,
+)
 UNLOADED = (0, [], 0, False, 0)
 
 

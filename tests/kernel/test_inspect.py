@@ -100,7 +100,7 @@ def test_warm_up_mode_is_shown_and_set(used: Kernel) -> None:
     ],
 )
 def test_wrong_arguments_get_one_line(used: Kernel, line: str, says: str) -> None:
-    failed = used.run(line)
-    assert failed.error is not None
-    assert failed.error[0] == "UsageError"
-    assert says in failed.error[1]
+    output = used.run(line)
+    assert output.stderr.startswith("UsageError: %xla_")
+    assert output.stderr.count("\n") == 1
+    assert says in output.stderr

@@ -12,6 +12,7 @@ from xla_notebook.backend import device
 from xla_notebook.notebook import blocks, quiet
 from xla_notebook.notebook.cell import Cells
 from xla_notebook.notebook.hooks import Hooks
+from xla_notebook.notebook.inspect_magics import InspectMagics
 from xla_notebook.notebook.magics import Magics
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class Extension:
         # What IPython looks for where %%xla_compile stands below another line.
         register(magics.misplaced, "line", "%xla_compile")
         register(magics.graphs, "line", "xla_graphs")
+        InspectMagics(self._ip).register()
 
     def unload(self) -> None:
         """Take back everything. Functions that cells have compiled go on working."""

@@ -54,11 +54,20 @@ class Hooks:
         # IPython passes an ExecutionInfo; it has changed its arguments before, so none is relied on.
         self.cell_id = getattr(args[0], "cell_id", None) if args else None
         self._reporting = False
-        # Taken now: IPython counts on before it runs the cell.
-        self.count = self._ip.execution_count
+        # IPython 9 has counted on before this event, IPython 8 counts on later: neither has stored this cell yet.
+        history = self._ip.history_manager
+        self.count = len(history.input_hist_parsed) if history is not None else self._ip.execution_count
         quiet.take()
-        session.current().begin_cell(self.count, self.cell_id)
+        session.current().begin_cell(self.count, self.cell_id, self._filename(*args))
         self._begun += 1
+
+    def _filename(self, *args: Any) -> str | None:
+        """What tracebacks will call the cell, so that events can name the cell and its line."""
+        raw = getattr(args[0], "raw_cell", None) if args else None
+        if raw is None:
+            return None
+        code = getattr(args[0], "transformed_cell", None) or raw
+        return str(self._ip.compile.get_code_name(raw, code, self.count))
 
     def _after(self, *args: Any) -> None:
         if not self._begun:
