@@ -3,6 +3,8 @@
 
 PYTHON ?= python3
 ARGS ?=
+PROGRAMS ?= 10000
+UPSTREAM ?=
 
 VENV_PYTHON = .venv/bin/python
 # npm's scripts look for jupyter-builder on PATH.
@@ -15,7 +17,7 @@ INSTALL_SUM = cat pyproject.toml package.json | sha256sum
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo lab test check build clean
+.PHONY: help setup demo lab test fuzz peer bench check build clean
 
 help: ## list these targets
 	@echo 'make TARGET, where TARGET is one of'
@@ -32,6 +34,16 @@ lab: setup ## start JupyterLab in examples/ (ARGS="..." adds options)
 
 test: setup ## run all tests (ARGS="tests/unit -k name" picks some)
 	@$(VENV_PYTHON) -m pytest $(ARGS)
+
+fuzz: setup ## compare 10,000 generated programs with eager mode, about an hour (PROGRAMS=N for another number)
+	@XLA_NOTEBOOK_FUZZ=$(PROGRAMS) $(VENV_PYTHON) -m pytest tests/hazards/test_differential.py $(ARGS)
+
+peer: setup ## run torch_xla's own Dynamo tests (UPSTREAM=DIR: an export of its test/ and examples/)
+	@[ -n "$(UPSTREAM)" ] || { $(VENV_PYTHON) tests/peer/run.py --help; exit 2; }
+	@$(VENV_PYTHON) tests/peer/run.py "$(UPSTREAM)" $(ARGS)
+
+bench: setup ## measure side by side with torch_xla's own backend (ARGS="--quick --json FILE", or names of questions)
+	@$(VENV_PYTHON) -m benchmarks $(ARGS)
 
 check: setup ## lint and types: ruff, mypy --strict
 	@$(VENV_PYTHON) -m ruff check .

@@ -1,0 +1,1 @@
+"""Side-by-side measurements against torch_xla's own Dynamo backend. Run with ``make bench``."""
