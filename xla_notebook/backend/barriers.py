@@ -1,14 +1,17 @@
 """Keeps step barriers and traces apart, and tells observers of each step barrier.
 
 A trace works on wrappers that share the user's device data. A step barrier of another thread would
-execute through those wrappers and donate the user's buffers, so the two exclude each other through one
-lock. A step barrier passes through Python exactly once (``torch_xla.sync``, ``xm.mark_step``,
+execute through those wrappers and donate the user's buffers, so the two exclude each other. The lock is
+the device's: replicas in threads of one process wait for each other's step barriers.
+
+A step barrier passes through Python exactly once (``torch_xla.sync``, ``xm.mark_step``,
 ``xm.optimizer_step`` and the parallel loader all call the same private function), which is where
 `install` puts its door.
 """
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import os
 import sys
@@ -17,10 +20,12 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
+import torch
+
 from xla_notebook.backend import observer, runtime
 
-# Re-entrant: a materialization inside of a trace is the trace's own.
-_lock = threading.RLock()
+# One for each device that was traced on or had a step barrier. Re-entrant: a trace may trace within.
+_locks: collections.defaultdict[str, Any] = collections.defaultdict(threading.RLock)
 _STEP_BARRIERS = ("_xla_step_marker", "_xla_sync_live_tensors")
 
 # Counts the step barriers of the process. A graph compares it with the count at its last check to know
@@ -35,12 +40,13 @@ last_line: tuple[str | None, int | None] = (None, None)
 _REPORTS_FRAMES = any(os.environ.get(name, "0") not in ("", "0") for name in ("PT_XLA_DEBUG", "PT_XLA_DEBUG_LEVEL"))
 
 _installed = False
+_installing = threading.Lock()
 
 
 @contextlib.contextmanager
-def excluded() -> Iterator[None]:
-    """No step barrier of another thread begins while this is held."""
-    with _lock:
+def excluded(device: torch.device) -> Iterator[None]:
+    """No other thread runs a step barrier of `device` while this is held."""
+    with _locks[str(device)]:
         yield
 
 
@@ -56,16 +62,16 @@ def user_line() -> tuple[str | None, int | None]:
 
 
 def _guarded(barrier: Callable[..., Any]) -> Callable[..., Any]:
-    def step_barrier(*args: Any, **kwargs: Any) -> Any:
+    def step_barrier(device: str = "", *args: Any, **kwargs: Any) -> Any:
         global count, last_line
-        with _lock:
+        with excluded(torch.device(device) if device else runtime.current_device()):
             count += 1
             last_line = user_line()
             if not observer.watching():
-                return barrier(*args, **kwargs)
+                return barrier(device, *args, **kwargs)
             filename, line = last_line
             started = observer.now_ns()
-            result = barrier(*args, **kwargs)
+            result = barrier(device, *args, **kwargs)
         observer.send(
             observer.Barrier(
                 cause="step barrier",
@@ -85,7 +91,7 @@ def _guarded(barrier: Callable[..., Any]) -> Callable[..., Any]:
 def install() -> None:
     """Stand at the door of every step barrier from now on. Calling it again changes nothing."""
     global _installed
-    with _lock:
+    with _installing:
         if _installed or _REPORTS_FRAMES:
             return
         for name in _STEP_BARRIERS:

@@ -130,8 +130,7 @@ class CachedGraph:
         rest = [inputs[i] for i in lazy if i not in known]
         if rest:
             runtime.increment_counter("DynamoSyncInputExecuteTime", 1)
-            with barriers.excluded():
-                runtime.materialize(rest)
+            runtime.materialize(rest)
         return [known.get(i, value) for i, value in enumerate(inputs)] if known else inputs
 
     def _constant(self, tensor: torch.Tensor) -> torch.Tensor | None:
@@ -146,7 +145,7 @@ class CachedGraph:
         if buffer is None:
             if len(self._constants) >= _MOST_CONSTANTS:
                 return None
-            with torch.no_grad(), barriers.excluded():
+            with torch.no_grad():
                 # A tensor of its own: the user's stays pending.
                 buffer = torch.where(torch.zeros((), dtype=torch.bool, device=tensor.device), tensor, tensor)
                 runtime.materialize([buffer])

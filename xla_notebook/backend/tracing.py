@@ -89,10 +89,11 @@ def trace(
     were.
     """
     tensors = [v for v in values if is_on_xla(v)]
-    with _quiet():
-        lazy = [t for t, waits in zip(tensors, runtime.pending(tensors), strict=True) if waits]
-        if lazy:
-            runtime.materialize(lazy)
+    # Before the device's lock is held: the work may wait for another replica's thread.
+    lazy = [t for t, waits in zip(tensors, runtime.pending(tensors), strict=True) if waits]
+    if lazy:
+        runtime.materialize(lazy)
+    with _quiet(device):
         marks = [(t, runtime.get_donation(t)) for t in tensors]
         for tensor, mark in marks:
             if mark:
@@ -123,7 +124,7 @@ def hlo_text(segment: Segment, signature: Sequence[Any], literals: Mapping[Node,
     keeps nothing.
     """
     values = [runtime.placeholder(*v) if isinstance(v, tuple) else v for v in signature]
-    with _quiet(), runtime.source_lines():
+    with _quiet(device), runtime.source_lines():
         recording = _Recording(segment, literals, device)
         try:
             recording.stand_in(values)
@@ -136,9 +137,9 @@ def hlo_text(segment: Segment, signature: Sequence[Any], literals: Mapping[Node,
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def _quiet(device: torch.device) -> Iterator[None]:
     """Tracing leaves no mark: no step barrier meanwhile, lazy mode, plain dispatch, random state kept."""
-    with barriers.excluded(), runtime.lazy_mode(), _plain_dispatch():
+    with barriers.excluded(device), runtime.lazy_mode(), _plain_dispatch():
         seed = runtime.rng_seed()
         # Draws recorded by the user are part of the seed's IR; the trace starts from a plain seed.
         runtime.set_rng_seed(seed)
