@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch_xla
-from hypothesis import HealthCheck, given, settings
-
 from hazards.programs import Outcome, Program, difference, programs, run
+from hypothesis import HealthCheck, given, settings
 
 CPU = torch.device("cpu")
 COUNT = int(os.environ.get("XLA_NOTEBOOK_FUZZ", "250"))
@@ -42,7 +40,7 @@ def explain(program: Program, want: Outcome) -> str:
     """Where else the program goes wrong: the layer at fault is the first of these that does."""
     layers = {"XLA without compile": None, "aot_eager on XLA": "aot_eager", "openxla": "openxla"}
     found = {layer: difference(want, on_xla(program, backend)) for layer, backend in layers.items()}
-    return "\n".join(f"{layer}: {what or 'as eager mode'}" for layer, what in found.items())
+    return "\n".join(f"{layer}: {(what or 'as eager mode').splitlines()[0]}" for layer, what in found.items())
 
 
 @pytest.mark.slow
