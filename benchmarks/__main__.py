@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from xla_notebook.backend.device import choose_device
@@ -30,7 +31,7 @@ def main() -> None:
     if unknown:
         parser.error(f"no such question: {', '.join(sorted(unknown))}; there are {', '.join(_QUESTIONS)}")
     share = 5 if options.quick else 1
-    measurements = {
+    measurements: dict[str, Callable[[], Iterator[Row]]] = {
         "calls": lambda: calls.measure(400 // share),
         "steps": lambda: steps.measure(50 // share),
         "memory": memory.measure,

@@ -18,7 +18,7 @@ import torch_xla.core.dynamo_bridge as bridge
 
 from benchmarks.models import MODELS, Inference, Make, Training
 from benchmarks.timing import OURS, THEIRS, Row, in_turns, medians, paired_ratio, xla_compile_s
-from xla_notebook.backend.dynamo import CompiledFunction
+from xla_notebook.backend.function import CompiledFunction
 
 _GOAL = 0.5
 

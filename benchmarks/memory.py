@@ -1,13 +1,14 @@
 """What a warm-up (trace and compile, without the run that follows) does on the device.
 
 The CPU device has no memory figures, and torch_xla counts the buffers that are made but not those that are
-freed. So this counts the buffers that are made, which is the most that there can be at any time, and the
-tensors that are still alive when the warm-up is over, which is what it adds for good. An execution is the
-materialization of arguments that came pending, such as the gradient of the loss.
+freed. So this counts the buffers made, which is the most that there can be at any time, and the tensor objects
+that are still alive when the warm-up is over, which is the most that it adds for good (several may share a
+buffer). An execution is the materialization of arguments that came pending, such as the gradient of the loss.
 """
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import gc
 from collections.abc import Callable, Iterator
@@ -23,7 +24,7 @@ from benchmarks.models import MODELS, Inference, Make, Training
 from benchmarks.timing import OURS, THEIRS, Row, counter, executions
 from xla_notebook.backend.cache import SegmentGraphs
 
-_clear_counters = metrics.clear_counters
+_clear_counters: Callable[[], None] = metrics.clear_counters
 _COUNTERS = ("CreateDataHandles", "CreateXlaTensor", "DestroyXlaTensor")
 
 
@@ -31,12 +32,14 @@ class _Count:
     """Sums up what happens on the device in calls of functions that it watches."""
 
     def __init__(self) -> None:
-        self.made = self.kept = self.executed = 0
-        self._cleared = dict.fromkeys(_COUNTERS, 0)
+        self.totals: collections.Counter[str] = collections.Counter()
+        self._cleared: collections.Counter[str] = collections.Counter()
 
-    def _now(self) -> tuple[int, int, int]:
+    def _now(self) -> collections.Counter[str]:
+        gc.collect()
         made, created, destroyed = (self._cleared[name] + counter(name) for name in _COUNTERS)
-        return made, created - destroyed, executions()
+        figures = {"buffers made": made, "tensors kept": created - destroyed, "executions": executions()}
+        return collections.Counter(figures)
 
     def clear_counters(self) -> None:
         """In the place of torch_xla's: upstream's bridge clears the counters of the whole process."""
@@ -46,14 +49,11 @@ class _Count:
 
     def watched(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
-            gc.collect()
             before = self._now()
             result = function(*args, **kwargs)
-            gc.collect()
-            made, kept, executed = (b - a for a, b in zip(before, self._now(), strict=True))
-            self.made += made
-            self.kept += kept
-            self.executed += executed
+            after = self._now()
+            after.subtract(before)
+            self.totals.update(after)
             return result
 
         return call
@@ -83,10 +83,6 @@ def measure() -> Iterator[Row]:
     """Three rows for each model: what the warm-ups of a training step's graphs did."""
     for name, make in MODELS.items():
         counts = {backend: _warm_up(Training, make, backend) for backend in (THEIRS, OURS)}
-        for what, value in (
-            ("buffers made", lambda count: count.made),
-            ("tensors kept", lambda count: count.kept),
-            ("executions", lambda count: count.executed),
-        ):
-            figures = {backend: value(count) for backend, count in counts.items()}
+        for what in ("buffers made", "tensors kept", "executions"):
+            figures = {backend: count.totals[what] for backend, count in counts.items()}
             yield Row(f"warm-up: {what}", f"{name}, training", "", figures)
