@@ -32,23 +32,26 @@ class Options:
     quiet: bool = False
     backend: str = BACKEND
 
-    def compile(self, function: Callable[..., Any], lease: Lease) -> Callable[..., Any]:
-        """`function` under ``torch.compile``; nothing is traced before its first call.
-
-        What comes back holds `lease`, that of the function's code.
-        """
+    def arguments(self) -> dict[str, Any]:
+        """The keyword arguments of `torch.compile`."""
         options: dict[str, Any] = {}
         if self.warm_up is not None:
             options["warm_up"] = self.warm_up
         if self.donate:
             options["donate"] = list(self.donate)
-        made: Callable[..., Any] = torch.compile(
-            function,
-            backend=self.backend,
-            dynamic=self.dynamic,
-            fullgraph=self.fullgraph,
-            options=options or None,
-        )
+        return {
+            "backend": self.backend,
+            "dynamic": self.dynamic,
+            "fullgraph": self.fullgraph,
+            "options": options or None,
+        }
+
+    def compile(self, function: Callable[..., Any], lease: Lease) -> Callable[..., Any]:
+        """`function` under ``torch.compile``; nothing is traced before its first call.
+
+        What comes back holds `lease`, that of the function's code.
+        """
+        made: Callable[..., Any] = torch.compile(function, **self.arguments())
         return _Held(made, lease) if self.fullgraph else _Forgiving(made, lease)
 
 
