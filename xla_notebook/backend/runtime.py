@@ -22,6 +22,7 @@ SUPPORTED = "2.9"
 _PRIVATE = (
     "_check_device_tensor_need_materialization",
     "_check_tensor_need_materialization",
+    "_get_all_reduce_token",
     "_get_base_seed_as_tensor",
     "_get_buffer_donation",
     "_get_executed_fallback_ops",
@@ -35,6 +36,7 @@ _PRIVATE = (
     "_get_xla_sharding_specs",
     "_get_xla_tensors_hlo",
     "_run_cached_graph",
+    "_set_all_reduce_token",
     "_set_buffer_donation",
     "_set_ir_debug",
     "_set_use_eager_mode",
@@ -300,6 +302,21 @@ def lazy_mode() -> Iterator[None]:
         yield
     finally:
         _C._set_use_eager_mode(saved)
+
+
+@contextlib.contextmanager
+def own_all_reduce_token(device: torch.device) -> Iterator[None]:
+    """Collectives recorded inside are ordered among themselves only.
+
+    torch_xla chains the collectives of a device through a token. One recorded in a trace must not become
+    part of the user's next graph: its replicas would then wait for a partner that never comes.
+    """
+    saved = _C._get_all_reduce_token(str(device))
+    _C._set_all_reduce_token(str(device), None)
+    try:
+        yield
+    finally:
+        _C._set_all_reduce_token(str(device), saved)
 
 
 def is_spmd() -> bool:

@@ -139,7 +139,12 @@ def hlo_text(segment: Segment, signature: Sequence[Any], literals: Mapping[Node,
 @contextlib.contextmanager
 def _quiet(device: torch.device) -> Iterator[None]:
     """Tracing leaves no mark: no step barrier meanwhile, lazy mode, plain dispatch, random state kept."""
-    with barriers.excluded(device), runtime.lazy_mode(), _plain_dispatch():
+    with (
+        barriers.excluded(device),
+        runtime.lazy_mode(),
+        runtime.own_all_reduce_token(device),
+        _plain_dispatch(),
+    ):
         seed = runtime.rng_seed()
         # Draws recorded by the user are part of the seed's IR; the trace starts from a plain seed.
         runtime.set_rng_seed(seed)
