@@ -13,8 +13,11 @@ from xla_notebook.backend.fallback import is_on_xla
 from xla_notebook.backend.tracing import Traced
 
 State = Literal["warm", "cold", "evicted", "dropped"]
-RebuildReason = Literal["evicted", "donated"]
+RebuildReason = Literal["evicted", "donated", "cleared"]
 
+
+# The hash of no graph: a run with it finds nothing in XLA's cache and rebuilds.
+_NO_GRAPH = bytes(16)
 
 # Pending constants whose buffers one graph keeps.
 _MOST_CONSTANTS = 8
@@ -49,7 +52,7 @@ class CachedGraph:
         owner: Owner,
     ):
         self.graph_id = graph_id
-        self.state: State = "warm"
+        self.state: State
         self.runs = 0
         # (shape, dtype) of each input, or the number that it was.
         self.signature = [(tuple(v.shape), v.dtype) if isinstance(v, torch.Tensor) else v for v in inputs]
@@ -63,6 +66,7 @@ class CachedGraph:
 
     def load(self, traced: Traced) -> None:
         """Take over a trace: at first, and again when the executable or a saved buffer was lost."""
+        self.state = "warm"
         self.hash = traced.hash
         self.saved = traced.saved
         self.numbers = traced.numbers
@@ -76,6 +80,19 @@ class CachedGraph:
             "seed": self._input_count + len(self.saved),
         }
         self._select = _selector([offsets[p.kind] + p.index for p in traced.parameters], self._input_count)
+
+    def drop(self) -> int:
+        """Give the saved buffers back; returns their bytes. The next run traces and warms again."""
+        freed = self.saved_nbytes
+        self.state = "dropped"
+        # First what a run in another thread looks at last.
+        self.hash = _NO_GRAPH
+        self._select = None
+        self._seeded = False
+        self.saved = []
+        self.saved_nbytes = 0
+        self._constants.clear()
+        return freed
 
     def hlo_text(self) -> str:
         """The graph's HLO with the user's source lines, recorded anew; compiles and executes nothing."""
@@ -108,7 +125,7 @@ class CachedGraph:
     def _mend(self, error: RuntimeError, inputs: Sequence[Any]) -> None:
         """A run was refused before it changed anything: remove the cause, or raise `error`."""
         if runtime.says_evicted(error):
-            self._owner.rebuild(self, inputs, "evicted")
+            self._owner.rebuild(self, inputs, "cleared" if self.state == "dropped" else "evicted")
         elif runtime.says_pending(error) and not runtime.skips_pending_check():
             positions = [i for i, v in enumerate(inputs) if is_on_xla(v)]
             waiting = runtime.pending([inputs[i] for i in positions])

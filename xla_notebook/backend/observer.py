@@ -22,7 +22,7 @@ from typing import Literal
 GraphKind = Literal["inference", "forward", "backward", "optimizer"]
 BindingKind = Literal["argument", "attribute", "saved", "seed"]
 WarmUpMode = Literal["compile", "execute", "off"]
-TraceReason = Literal["first", "sizes", "evicted", "donated", "sharding", "donation"]
+TraceReason = Literal["first", "sizes", "evicted", "donated", "sharding", "donation", "cleared"]
 BarrierCause = Literal["step barrier", "warm-up", "materialize"]
 DonationCause = Literal["step barrier", "warm-up", "graph input"]
 
@@ -127,6 +127,16 @@ class GraphDropped:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class BarrierStarting:
+    """A step barrier is about to execute all pending work of `device`; a `Barrier` follows."""
+
+    device: str
+    filename: str | None
+    line: int | None
+    started_ns: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Barrier:
     """A step barrier or a materialization of pending arguments took place (`ended_ns` >= `started_ns`)."""
 
@@ -168,14 +178,28 @@ class DonationRefused:
     time_ns: int
 
 
-Report = GraphTraced | GraphWarming | GraphWarmed | GraphEvicted | GraphDropped | Barrier | Donated | DonationRefused
+Report = (
+    GraphTraced
+    | GraphWarming
+    | GraphWarmed
+    | GraphEvicted
+    | GraphDropped
+    | BarrierStarting
+    | Barrier
+    | Donated
+    | DonationRefused
+)
+
+
+class Veto(RuntimeError):
+    """Raised by an observer at `GraphTraced` to forbid the compile; the call fails with it, unchanged."""
 
 
 class Observer:
     """Receives the backend's reports. Subclass it and override `report`."""
 
     def report(self, report: Report) -> None:
-        """Called with each report, on the thread where it happened."""
+        """Called with each report, on the thread where it happened. May raise `Veto` at `GraphTraced`."""
 
 
 _lock = threading.Lock()
@@ -207,6 +231,8 @@ def send(report: Report) -> None:
     for observer in _observers:
         try:
             observer.report(report)
+        except Veto:
+            raise
         except Exception as error:
             detach(observer)
             warnings.warn(
