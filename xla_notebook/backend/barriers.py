@@ -71,7 +71,6 @@ def _guarded(barrier: Callable[..., Any]) -> Callable[..., Any]:
                 return barrier(device, *args, **kwargs)
             filename, line = last_line
             started = observer.now_ns()
-            observer.send(observer.BarrierStarting(device, filename, line, started))
             result = barrier(device, *args, **kwargs)
         observer.send(
             observer.Barrier(

@@ -127,16 +127,6 @@ class GraphDropped:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class BarrierStarting:
-    """A step barrier is about to execute all pending work of `device`; a `Barrier` follows."""
-
-    device: str
-    filename: str | None
-    line: int | None
-    started_ns: int
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class Barrier:
     """A step barrier or a materialization of pending arguments took place (`ended_ns` >= `started_ns`)."""
 
