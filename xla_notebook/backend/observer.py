@@ -168,17 +168,7 @@ class DonationRefused:
     time_ns: int
 
 
-Report = (
-    GraphTraced
-    | GraphWarming
-    | GraphWarmed
-    | GraphEvicted
-    | GraphDropped
-    | BarrierStarting
-    | Barrier
-    | Donated
-    | DonationRefused
-)
+Report = GraphTraced | GraphWarming | GraphWarmed | GraphEvicted | GraphDropped | Barrier | Donated | DonationRefused
 
 
 class Veto(RuntimeError):
