@@ -45,14 +45,14 @@ class _Block(nn.Module):
 
 
 def resnet18(batch: int) -> tuple[nn.Module, Tensor]:
-    """ResNet-18 (He et al. 2015) on images of 64 by 64 pixels, ten classes."""
+    """ResNet-18 (He et al. 2015) on images of 32 by 32 pixels, ten classes."""
     layers: list[nn.Module] = [nn.Conv2d(3, 64, 7, 2, padding=3, bias=False), nn.BatchNorm2d(64), nn.ReLU()]
     layers.append(nn.MaxPool2d(3, 2, padding=1))
     widths = [64, 64, 128, 256, 512]
     for stage, (before, width) in enumerate(itertools.pairwise(widths)):
         layers += [_Block(before, width, 1 if stage == 0 else 2), _Block(width, width, 1)]
     layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10)]
-    return nn.Sequential(*layers), torch.randn(batch, 3, 64, 64)
+    return nn.Sequential(*layers), torch.randn(batch, 3, 32, 32)
 
 
 def transformer(batch: int) -> tuple[nn.Module, Tensor]:

@@ -25,7 +25,7 @@ from xla_notebook.backend import runtime
 
 LAZY = "lazy"
 EAGER = "eager CPU"
-_BATCH = 8
+_BATCH = 4
 _CASES: tuple[tuple[str, type[Inference | Training], Make], ...] = (
     ("transformer, training step", Training, transformer),
     ("MLP of 200 parameters, training step", Training, mlp),
