@@ -127,7 +127,10 @@ def run(
     try:
         scope["program"](device, compiled, sync, look)
     except Exception as error:  # what it raised is part of the outcome, and compared
-        return Outcome(tuple(looks), "".join(traceback.format_exception(error)))
+        lines = str(error).strip().splitlines() or [""]
+        return Outcome(
+            tuple(looks), f"{type(error).__name__}: {lines[0]}\n{''.join(traceback.format_exception(error))}"
+        )
     return Outcome(tuple(looks))
 
 

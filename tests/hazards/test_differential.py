@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +15,19 @@ from hazards.programs import Outcome, Program, difference, programs, run
 from hypothesis import HealthCheck, given, settings
 
 CPU = torch.device("cpu")
-COUNT = int(os.environ.get("XLA_NOTEBOOK_FUZZ", "250"))
+COUNT = int(os.environ.get("XLA_NOTEBOOK_FUZZ", "200"))
 LONG = "XLA_NOTEBOOK_FUZZ" in os.environ
 # The program that a crash of the process would otherwise take along.
 LAST = Path(os.environ["XLA_NOTEBOOK_FUZZ_LAST"]) if "XLA_NOTEBOOK_FUZZ_LAST" in os.environ else None
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_records_of_compiling() -> Iterator[None]:
+    """Dynamo writes much for tools that trace it, and pytest would keep it all to show it with a failure."""
+    logger = logging.getLogger("torch.__trace")
+    propagate, logger.propagate = logger.propagate, False
+    yield
+    logger.propagate = propagate
 
 
 def on_xla(program: Program, backend: str | None) -> Outcome:
@@ -44,6 +55,8 @@ def explain(program: Program, want: Outcome) -> str:
 
 
 @pytest.mark.slow
+# Overlapping views that are updated in place run uncompiled, with a warning.
+@pytest.mark.filterwarnings("ignore:some of .* are views of one tensor")
 @pytest.mark.timeout(0)
 @settings(
     max_examples=COUNT,
