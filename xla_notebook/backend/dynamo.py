@@ -32,6 +32,9 @@ substitutes.install()
 
 _OPTIONS = ("warm_up", "donate")
 _PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter)
+_IN_PLACE_OPERATORS = frozenset(
+    "iadd iand ifloordiv ilshift imatmul imod imul ior ipow irshift isub itruediv ixor setitem".split()
+)
 
 
 # Arguments that share memory ----------------------------------------------------------------------
@@ -44,20 +47,20 @@ _PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter)
 
 def _share_storage(args: Sequence[Any]) -> bool:
     """Whether two of the XLA tensors share memory. About 0.1 us a tensor."""
-    storages = [a.untyped_storage()._cdata for a in args if is_on_xla(a)]
+    storages = [a.untyped_storage()._cdata for a in args if type(a) in _PLAIN_TENSORS and is_on_xla(a)]
     return len(set(storages)) != len(storages)
 
 
 def _may_update_arguments(module: GraphModule) -> bool:
     """Whether Dynamo's graph has an operator that might write into an argument."""
     for node in module.graph.nodes:
+        if node.op not in ("call_function", "call_method"):
+            continue
         name = str(getattr(node.target, "__name__", node.target))
-        if node.op in ("call_function", "call_method") and (
-            (name.endswith("_") and not name.endswith("__"))
-            or name.startswith(("i", "setitem"))
-            or "out" in node.kwargs
-            or isinstance(node.target, torch._ops.OpOverload)
-        ):
+        in_place = name.endswith("_") and not name.endswith("__")
+        if in_place or name in _IN_PLACE_OPERATORS or "out" in node.kwargs:
+            return True
+        if isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable:
             return True
     return False
 
@@ -180,12 +183,23 @@ def _options(options: Mapping[str, Any] | None) -> Mapping[str, Any]:
     return checked
 
 
+def _check_donate(donate: Sequence[str], names: Mapping[str, str]) -> None:
+    """Warn of names that this graph has no argument for; another graph of the function may have it."""
+    known = sorted(set(names.values()))
+    for name in donate:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"its arguments are {', '.join(known) or 'none'}"
+            warnings.warn(f"donate names {name!r}, which is not an argument of this graph; {hint}", stacklevel=2)
+
+
 def xla_notebook(
     module: GraphModule, example_inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None, **_mode: Any
 ) -> Callable[..., Any]:
     """The Dynamo backend: ``torch.compile(fn, backend="xla_notebook", options={...})``.
 
-    Options: ``warm_up`` (``"compile"``, ``"execute"`` or ``"off"``) for this function alone. Raises
+    Options: ``warm_up`` (``"compile"``, ``"execute"`` or ``"off"``) for this function alone; ``donate``, the
+    names of arguments whose buffers its graphs may take (see `xla_notebook.backend.donation`). Raises
     `ValueError` for an unknown option or value. The graph is traced at the first call, on the real
     arguments; nothing runs before.
     """
@@ -193,6 +207,7 @@ def xla_notebook(
     barriers.install()
     names = _argument_names(module)
     donate = tuple(checked.get("donate", ()))
+    _check_donate(donate, names)
     sources = names_kept_by_dynamo()
     kept = None if sources is None else frozenset(_readable(source) for source in sources)
     if _share_storage(example_inputs) and _may_update_arguments(module):

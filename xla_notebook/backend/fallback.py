@@ -85,6 +85,21 @@ class Program:
     def host_steps(self) -> tuple[HostStep, ...]:
         return tuple(step for step in self.steps if isinstance(step, HostStep))
 
+    @functools.cached_property
+    def used_up(self) -> tuple[tuple[Node, ...], ...]:
+        """For each step, the values that nothing after it needs."""
+        needed = {node for target, value in self.updates for node in (target, value.node)}
+        torch.fx.node.map_arg(self.results, needed.add)
+        for view in self.views:
+            needed.update(view.all_input_nodes)
+        used_up: list[tuple[Node, ...]] = []
+        for step in reversed(self.steps):
+            inputs = step.node.all_input_nodes if isinstance(step, HostStep) else step.inputs
+            last = [node for node in inputs if node not in needed]
+            needed.update(last)
+            used_up.append(tuple(last))
+        return tuple(reversed(used_up))
+
 
 def tensors_of(value: Any) -> Iterator[torch.Tensor]:
     """The tensors in a node's value or in its ``meta["val"]``."""

@@ -21,13 +21,17 @@ from xla_notebook.backend.substitutes import HOST_KERNELS
 from xla_notebook.backend.tracing import HostNodes
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class _Prepared:
-    """A split program with the values of its literals and the graphs of its segments."""
+    """A split program with the values of its literals and the graphs of its segments.
+
+    `settled`: it ran to the end once, so that its split is final and values can be dropped when used up.
+    """
 
     program: Program
     literals: Mapping[Node, Any]
     graphs: Mapping[Segment, SegmentGraphs]
+    settled: bool = False
 
 
 class CompiledFunction:
@@ -88,6 +92,7 @@ class CompiledFunction:
             for node in program.views:
                 env[node] = _call(node, env)
             results = torch.fx.node.map_arg(program.results, env.__getitem__)
+            prepared.settled = True
         return tuple(results)
 
     def _split_again(self, prepared: _Prepared, found: HostNodes) -> None:
@@ -157,7 +162,7 @@ class CompiledFunction:
 
 def _execute(prepared: _Prepared, env: dict[Any, Any]) -> None:
     """Run the steps whose results `env` does not hold yet."""
-    for step in prepared.program.steps:
+    for step, used_up in zip(prepared.program.steps, prepared.program.used_up, strict=True):
         if isinstance(step, HostStep):
             if step.node not in env:
                 env[step.node] = _call(step.node, env)
@@ -167,6 +172,9 @@ def _execute(prepared: _Prepared, env: dict[Any, Any]) -> None:
             results = iter(graph.run(inputs) if graph.hash else ())
             for position, output in enumerate(step.outputs):
                 env[output.key] = graph.numbers[position] if position in graph.numbers else next(results)
+        if prepared.settled:
+            for node in used_up:
+                env.pop(node, None)
 
 
 def _call(node: Node, env: Mapping[Any, Any]) -> Any:
