@@ -15,10 +15,11 @@ from hazards.programs import Outcome, Program, difference, programs, run
 from hypothesis import HealthCheck, given, settings
 
 CPU = torch.device("cpu")
-COUNT = int(os.environ.get("XLA_NOTEBOOK_FUZZ", "200"))
-LONG = "XLA_NOTEBOOK_FUZZ" in os.environ
+ASKED = os.environ.get("XLA_NOTEBOOK_FUZZ")  # how many programs `make fuzz` wants
+LONG = ASKED is not None
+COUNT = int(ASKED or 10_000) if LONG else 200
 # The program that a crash of the process would otherwise take along.
-LAST = Path(os.environ["XLA_NOTEBOOK_FUZZ_LAST"]) if "XLA_NOTEBOOK_FUZZ_LAST" in os.environ else None
+LAST = Path(".hypothesis/last_program.py")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -67,7 +68,8 @@ def explain(program: Program, want: Outcome) -> str:
 )
 @given(programs())
 def test_same_as_eager(program: Program) -> None:
-    if LAST is not None:
+    if LONG:
+        LAST.parent.mkdir(exist_ok=True)
         LAST.write_text(program.standalone())
     want = run(program, CPU)
     found = difference(want, on_xla(program, "xla_notebook"))
