@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from xla_notebook.session.events import CellRef, Event, Source, to_dict
+from xla_notebook.session.freeze import FrozenError, FrozenWarning
 from xla_notebook.session.records import CellSummary, Changes, GraphRecord, Snapshot
 from xla_notebook.session.settings import SettingError, Settings, to_backend
 from xla_notebook.session.store import Session
@@ -12,6 +13,8 @@ __all__ = [
     "CellSummary",
     "Changes",
     "Event",
+    "FrozenError",
+    "FrozenWarning",
     "GraphRecord",
     "Session",
     "SettingError",

@@ -220,6 +220,8 @@ def _without_guard(reason: TraceReason, new: GraphRecord, before: GraphRecord) -
             "XLA's cache had dropped the executable",
             "raise XLA_COMPILATION_CACHE_SIZE, or compile fewer different graphs",
         )
+    elif reason == "cleared":
+        yield Cause("all graphs had been dropped", "nothing to avoid: %xla_clear drops what is compiled")
     elif reason == "donated":
         yield Cause(
             "a saved buffer had been donated",

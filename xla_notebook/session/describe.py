@@ -15,6 +15,7 @@ from xla_notebook.session.events import (
     Dropped,
     Event,
     Evicted,
+    Frozen,
     Hazard,
     HazardOutcome,
     Recompiled,
@@ -89,6 +90,9 @@ def event_text(event: Event, names: Mapping[int, str]) -> str:
             return _hazard_text(event, graph)
         case Recompiled():
             return f"{event.function} was compiled again: {event.causes[0].what}"
+        case Frozen():
+            what = "compiled although compiles are frozen" if event.allowed else "refused, because compiles are frozen"
+            return f"{event.function} was {what}{f': {event.causes[0].what}' if event.causes else ''}"
         case SettingChanged():
             return f"{event.name} is now {event.new} (was {event.old})"
         case CellRan():

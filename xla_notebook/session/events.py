@@ -41,6 +41,7 @@ EventKind = Literal[
     "refused",
     "hazard",
     "recompiled",
+    "frozen",
     "setting",
     "cell",
 ]
@@ -200,6 +201,16 @@ class Recompiled(_Event):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Frozen(_Event):
+    """A compile came while compiles were frozen; `allowed` is false if it was forbidden."""
+
+    kind: ClassVar[EventKind] = "frozen"
+    function: str
+    causes: tuple[Cause, ...]
+    allowed: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SettingChanged(_Event):
     """A setting took a new value."""
 
@@ -230,6 +241,7 @@ Event = (
     | Refused
     | Hazard
     | Recompiled
+    | Frozen
     | SettingChanged
     | CellRan
 )

@@ -40,6 +40,15 @@ def backend_graphs() -> Iterable[LiveGraph]:
     return graphs
 
 
+def clear_graphs() -> tuple[int, int]:
+    """Drop the backend's cached graphs with their saved buffers: how many, and how many bytes they held."""
+    cache = sys.modules.get("xla_notebook.backend.cache")
+    if cache is None:
+        return 0, 0
+    dropped: tuple[int, int] = cache.clear()
+    return dropped
+
+
 class BufferLooks:
     """Looks at the device's buffers. Where torch_xla was never loaded there are none."""
 

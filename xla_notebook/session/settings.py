@@ -22,7 +22,6 @@ CHOICES: Mapping[str, tuple[SettingValue, ...]] = types.MappingProxyType(
         "guard": (True, False),
         "saved_buffers": get_args(SavedBuffers),
         "on_donated": get_args(OnDonated),
-        "capture_lines": (True, False),
         "freeze": get_args(Freeze),
     }
 )
@@ -41,15 +40,13 @@ class Settings:
     - `guard`: protect saved buffers from donations.
     - `saved_buffers`: ``share`` the user's buffer or keep a private ``copy``.
     - `on_donated`: what a run does that finds its saved buffer dead: ``recover`` (trace anew) or ``raise``.
-    - `capture_lines`: look up the user's line for barriers and traces.
-    - `freeze`: what a further compile is: nothing special (``off``), a warning (``warn``) or an ``error``.
+    - `freeze`: what a compile is from now on: nothing special (``off``), a warning (``warn``) or an ``error``.
     """
 
     warm_up: WarmUpMode = "compile"
     guard: bool = True
     saved_buffers: SavedBuffers = "share"
     on_donated: OnDonated = "recover"
-    capture_lines: bool = True
     freeze: Freeze = "off"
 
     def replace(self, **values: SettingValue) -> Settings:

@@ -29,6 +29,10 @@ class FakeGraph:
     saved: Sequence[Any] = ()
     saved_nbytes: int = 0
     state: str = "warm"
+    hlo: str = ""
+
+    def hlo_text(self) -> str:
+        return self.hlo
 
 
 class FakeClock:

@@ -9,7 +9,8 @@ import pytest
 
 from xla_notebook.backend.observer import Report, TensorSpec
 from xla_notebook.session import Session
-from xla_notebook.session.store import DROPPED_CAPACITY, EVENT_CAPACITY
+from xla_notebook.session.recorder import DROPPED_CAPACITY
+from xla_notebook.session.store import EVENT_CAPACITY
 
 from .reports import FakeClock, argument, barrier, donated, dropped, traced
 
@@ -70,9 +71,9 @@ def test_cells_leave_nothing_behind_when_nothing_happens() -> None:
     session = Session(live_graphs=list, now_ns=FakeClock())
     with session.cell(0, filename="<cell>"):
         pass
-    before = sys.getsizeof(session._cells) + sys.getsizeof(session._places._cells)
+    before = sys.getsizeof(session._recorder.cells) + sys.getsizeof(session._recorder.places._cells)
     for count in range(10_000):
         with session.cell(count, filename="<cell>"):
             pass
-    assert sys.getsizeof(session._cells) + sys.getsizeof(session._places._cells) == before
+    assert sys.getsizeof(session._recorder.cells) + sys.getsizeof(session._recorder.places._cells) == before
     assert session.events() == []

@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 from unittest import mock
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xla_notebook.backend.observer import GraphEvicted
-from xla_notebook.session import Changes, Session, Snapshot, store
+from xla_notebook.session import Changes, FrozenError, Session, Snapshot, recorder
 
 from .reports import FakeClock, FakeGraph, barrier, donated, dropped, traced, warmed
 
@@ -51,8 +52,12 @@ class Mirror:
 def act(session: Session, live: dict[int, FakeGraph], name: str, number: int) -> None:
     match name:
         case "trace":
-            live.setdefault(number, FakeGraph(number))
-            session.report(traced(number, reason="donated" if number == 3 else "first"))
+            try:
+                session.report(traced(number, reason="donated" if number == 3 else "first"))
+            except FrozenError:
+                assert session.settings.freeze == "error"
+            else:
+                live.setdefault(number, FakeGraph(number))
         case "warm":
             session.report(warmed(number))
         case "run":
@@ -74,7 +79,8 @@ def act(session: Session, live: dict[int, FakeGraph], name: str, number: int) ->
                 session.report(barrier())
 
 
-@mock.patch.object(store, "DROPPED_CAPACITY", 2)
+@pytest.mark.filterwarnings("ignore::xla_notebook.session.FrozenWarning")
+@mock.patch.object(recorder, "DROPPED_CAPACITY", 2)
 @settings(max_examples=150, deadline=None)
 @given(steps)
 def test_changes_add_up_to_the_snapshot(actions: list[tuple[str, int]]) -> None:

@@ -12,7 +12,7 @@ from xla_notebook.backend import observer
 from xla_notebook.backend.observer import Binding, GraphEvicted, GraphWarming
 from xla_notebook.session import CellRef, Session, Source
 from xla_notebook.session.events import BarrierRan, Donation, Hazard, Traced
-from xla_notebook.session.store import DROPPED_CAPACITY
+from xla_notebook.session.recorder import DROPPED_CAPACITY
 
 from .reports import (
     CELL_FILE,
@@ -340,7 +340,7 @@ def test_finalizer_may_report_while_the_session_is_at_work(session: Session) -> 
     del cycle
     with session._settled():
         gc.collect()
-        held = session._graphs[1].state
+        held = session._recorder.graphs[1].state
     assert held == "cold"
     assert session.graphs()[0].state == "dropped"
     assert isinstance(session.events()[0], Traced)

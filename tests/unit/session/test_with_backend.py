@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,9 +13,11 @@ import torch_xla
 import torch_xla.debug.metrics as met
 
 from xla_notebook.backend import cache, config, runtime
-from xla_notebook.session import GraphRecord, Session
+from xla_notebook.session import FrozenError, FrozenWarning, GraphRecord, Session
 from xla_notebook.session.describe import histories
-from xla_notebook.session.events import BarrierRan, Hazard, Recompiled, Warmed
+from xla_notebook.session.events import BarrierRan, Dropped, Frozen, Hazard, Recompiled, Traced, Warmed
+from xla_notebook.session.hlo import op_histogram
+from xla_notebook.session.links import clear_graphs
 from xla_notebook.session.settings import to_backend
 
 
@@ -187,3 +190,114 @@ def test_saved_buffers_of_real_graphs_are_in_the_ledger(session: Session) -> Non
     assert len(saved) == graph.saved_count
     assert sum(record.nbytes for record in saved) == graph.saved_nbytes
     assert {record.state for record in saved} <= {"live"}
+
+
+def test_frozen_compile_raises_the_cause_and_leaves_no_trace(session: Session) -> None:
+    """Given a function compiled for one shape, when frozen, then another shape fails each time and nothing runs."""
+    x, wrong, y = on_device(2, 3), on_device(7, 3), on_device(3)
+    step = compiled(scale)
+    with session.cell(3, filename=__file__):
+        step(x, y)
+    before = compile_count()
+    with session.frozen():
+        for _ in range(2):
+            with pytest.raises(FrozenError) as caught:
+                step(wrong, y)
+        assert torch.allclose(step(x, y).cpu(), (x.cpu() * 3.5 + y.cpu()).sum(0))
+    text = str(caught.value)
+    assert text.startswith("Compiles are frozen, and scale (cell 3, line ")
+    assert "`x` is 7x3, was 2x3. To avoid it: pad x to one size" in text
+    assert "To allow it: %xla_warmup --freeze off" in text
+    assert compile_count() == before
+    assert (only(session).runs, session.settings.freeze) == (2, "off")
+    frozen = [event for event in session.events() if isinstance(event, Frozen)]
+    assert [(event.allowed, event.causes[0].what) for event in frozen] == [(False, "`x` is 7x3, was 2x3")] * 2
+    step(wrong, y)
+    assert [g.runs for g in session.graphs()] == [2, 1]
+    (again,) = (event for event in session.events() if isinstance(event, Recompiled))
+    assert again.causes[0].what == "`x` is 7x3, was 2x3"
+
+
+def test_frozen_backward_and_first_calls_say_what_they_are(session: Session) -> None:
+    weight = on_device(3, 3).requires_grad_()
+    loss = compiled(lambda x: (x @ weight).sum())
+    made = loss(on_device(2, 3))
+    with session.frozen():
+        with pytest.raises(
+            FrozenError, match=r"the backward pass of <lambda> .* needs one: it was never called before"
+        ):
+            made.backward()
+        with pytest.raises(FrozenError, match=r"and scale .* it was never called before\. To avoid it: call it once"):
+            compiled(scale)(on_device(2, 3), on_device(3))
+    assert weight.grad is None
+
+
+def test_frozen_with_a_warning_compiles(session: Session) -> None:
+    step = compiled(scale)
+    step(on_device(2, 3), on_device(3))
+    with session.frozen("warn"), pytest.warns(FrozenWarning, match="`x` is 7x3, was 2x3") as caught:
+        step(on_device(7, 3), on_device(3))
+    assert caught[0].filename == __file__
+    assert [graph.state for graph in session.graphs()] == ["warm", "warm"]
+    assert [event.allowed for event in session.events() if isinstance(event, Frozen)] == [True]
+
+
+def test_frozen_warning_that_is_an_error_forbids(session: Session) -> None:
+    step = compiled(scale)
+    with session.frozen("warn"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(FrozenError, match="never called before"):
+            step(on_device(2, 3), on_device(3))
+    assert session.graphs() == []
+    assert step(on_device(2, 3), on_device(3)).shape == (3,)
+
+
+def test_frozen_acts_without_attach_and_only_within_the_block() -> None:
+    session = Session()
+    step = compiled(scale)
+    with session.frozen(), pytest.raises(FrozenError):
+        step(on_device(2, 3), on_device(3))
+    step(on_device(2, 3), on_device(3))
+    assert session.graphs() == []
+    torch._dynamo.reset()
+
+
+def test_cleared_graphs_are_dropped_and_come_back_under_their_id(session: Session) -> None:
+    ramp = [float(i) for i in range(100)]
+    step = compiled(lambda x: x + torch.tensor(ramp, device=x.device))
+    x = on_device(100)
+    step(x)
+    saved = only(session).saved_nbytes
+    assert saved >= 400
+    assert clear_graphs() == (1, saved)
+    assert (only(session).state, only(session).saved_nbytes, session.buffers({}).buffers) == ("dropped", 0, ())
+    assert torch.allclose(step(x).cpu(), x.cpu() + torch.tensor(ramp))
+    assert (only(session).state, only(session).reason, only(session).runs) == ("warm", "cleared", 2)
+    assert only(session).saved_nbytes == saved
+    graph_id = only(session).graph_id
+    told = [(event.kind, event.graph_id) for event in session.events() if isinstance(event, Traced | Dropped)]
+    assert told == [("traced", graph_id), ("dropped", graph_id), ("traced", graph_id)]
+    (event,) = (event for event in session.events() if isinstance(event, Recompiled))
+    assert event.causes[0].what == "all graphs had been dropped"
+
+
+def test_cleared_graph_that_is_collected_is_dropped_once(session: Session) -> None:
+    step = compiled(scale)
+    step(on_device(2, 3), on_device(3))
+    clear_graphs()
+    del step
+    torch._dynamo.reset()
+    gc.collect()
+    assert [event.kind for event in session.events()].count("dropped") == 1
+
+
+def test_hlo_of_a_graph_has_the_users_lines_and_costs_nothing(session: Session) -> None:
+    step = compiled(scale)
+    step(on_device(2, 3), on_device(3))
+    before = compile_count(), only(session)
+    text = session.hlo_text(only(session).graph_id)
+    assert "multiply" in op_histogram(text)
+    assert __file__ in text
+    assert (compile_count(), only(session)) == before
+    with pytest.raises(LookupError, match="graph 0 is gone"):
+        session.hlo_text(0)

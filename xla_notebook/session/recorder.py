@@ -1,0 +1,278 @@
+"""Turns reports into graph records and events. Not thread-safe: the session's lock is."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Iterable
+
+from xla_notebook.backend.observer import (
+    Barrier,
+    Donated,
+    DonationRefused,
+    GraphDropped,
+    GraphEvicted,
+    GraphTraced,
+    GraphWarmed,
+    GraphWarming,
+    Report,
+)
+from xla_notebook.session.causes import recompile_causes
+from xla_notebook.session.events import (
+    TEXT_LIMIT,
+    Cause,
+    CellRan,
+    CellRef,
+    Event,
+    Frozen,
+    Hazard,
+    HazardOutcome,
+    Recompiled,
+    SettingChanged,
+    from_report,
+)
+from xla_notebook.session.freeze import frozen_text
+from xla_notebook.session.places import Places
+from xla_notebook.session.records import CellSummary, GraphRecord, LiveGraph, RunningCell, new_record, retraced
+from xla_notebook.session.settings import Settings
+from xla_notebook.session.timeline import Timeline
+
+# Records of graphs that are gone. Live ones are never forgotten: their buffers outweigh their records.
+DROPPED_CAPACITY = 200
+
+
+class Recorder:
+    """What happened: graph records, the timeline of events, the running cells and the settings."""
+
+    def __init__(self, capacity: int) -> None:
+        self.timeline = Timeline(capacity)
+        self.graphs: dict[int, GraphRecord] = {}
+        self.forgotten: collections.deque[tuple[int, int]] = collections.deque(maxlen=DROPPED_CAPACITY)
+        self.cells: list[RunningCell] = []
+        self.places = Places()
+        self.settings = Settings()
+        self._dropped: collections.deque[int] = collections.deque()
+        # Dynamo names the guards that failed once, but a forbidden compile is tried again at the next call.
+        self._refused: dict[object, tuple[Cause, ...]] = {}
+
+    @property
+    def cell(self) -> CellRef | None:
+        """The cell that is running."""
+        return self.cells[-1].cell if self.cells else None
+
+    # ---- reports
+
+    def record(self, report: Report, guards: tuple[str, ...] = ()) -> None:
+        """Record `report`; `guards` are Dynamo's words on why it compiles again."""
+        # With warm-up off, a first run that finds nothing in XLA's cache is how the graph gets compiled.
+        if isinstance(report, GraphEvicted) and self._is("cold", report.graph_id):
+            return
+        # After its buffers were given back, a graph that is collected has nothing to tell.
+        if isinstance(report, GraphDropped) and self._is("dropped", report.graph_id):
+            return
+        if isinstance(report, GraphTraced):
+            report = self._told_truly(report)
+        cell, source = self.cell, self.places.of(report, self.graphs)
+        event = from_report(report, self.timeline.tick(), cell, source)
+        self.timeline.add(event)
+        running = self.cells[-1] if self.cells else None
+        match report:
+            case GraphTraced():
+                self._add_graph(report, guards, event)
+            case GraphWarming():
+                self._update(report.graph_id, warm_up=report.mode)
+            case GraphWarmed():
+                self._update(
+                    report.graph_id,
+                    warm_up=report.mode,
+                    state="warm",
+                    compile_ns=report.compile_ns,
+                    compiled=report.compiled,
+                )
+                if running is not None and report.compiled:
+                    running.compiled.add(report.graph_id)
+                    running.compile_ns += report.compile_ns
+            case GraphEvicted():
+                self._update(report.graph_id, state="evicted")
+            case GraphDropped():
+                self._drop(report.graph_id)
+            case Donated():
+                if report.saved:
+                    self._add_hazard(report, event)
+            case Barrier() | DonationRefused():
+                pass
+
+    def refuse(self, report: GraphTraced, guards: tuple[str, ...]) -> str:
+        """What to tell of a graph that is about to be compiled although compiles are frozen."""
+        report = self._told_truly(report)
+        record = new_record(report, self.cell, self.places.of(report, self.graphs), self.graphs.values())
+        known = self.graphs.get(report.graph_id) or self._last_like(record)
+        causes = self._causes(report, guards, record)
+        self._refused[_identity(report)] = causes
+        if len(self._refused) > DROPPED_CAPACITY:
+            del self._refused[next(iter(self._refused))]
+        return frozen_text(record, causes, first=known is None)
+
+    def add_frozen(self, report: GraphTraced, allowed: bool) -> None:
+        """Note that `report` came while compiles were frozen, and whether it was compiled nevertheless."""
+        source = self.places.of(report, self.graphs)
+        self.timeline.add(
+            Frozen(
+                seq=self.timeline.tick(),
+                time_ns=report.started_ns,
+                cell=self.cell,
+                source=source,
+                function=report.function,
+                causes=self._refused.get(_identity(report), ()),
+                allowed=allowed,
+            )
+        )
+
+    def _told_truly(self, report: GraphTraced) -> GraphTraced:
+        if report.reason == "evicted" and self._is("cold", report.graph_id):
+            return dataclasses.replace(report, reason="first")
+        return report
+
+    def _add_graph(self, report: GraphTraced, guards: tuple[str, ...], event: Event) -> None:
+        known = self.graphs.get(report.graph_id)
+        if known is not None and known.state == "dropped":
+            self._dropped.remove(report.graph_id)
+        if known is None:
+            record = new_record(report, event.cell, event.source, self.graphs.values())
+        else:
+            record = retraced(known, report, event.cell, event.source)
+        causes = self._causes(report, guards, record)
+        self._refused.pop(_identity(report), None)
+        self._put(record)
+        if causes:
+            self.timeline.add(
+                Recompiled(
+                    seq=self.timeline.tick(),
+                    time_ns=report.started_ns,
+                    cell=event.cell,
+                    source=event.source,
+                    graph_id=report.graph_id,
+                    function=report.function,
+                    causes=causes,
+                )
+            )
+        if self.cells:
+            self.cells[-1].traced.add(report.graph_id)
+            self.cells[-1].trace_ns += report.trace_ns
+
+    def _causes(self, report: GraphTraced, guards: tuple[str, ...], record: GraphRecord) -> tuple[Cause, ...]:
+        refused = self._refused.get(_identity(report))
+        if refused is not None and not guards:
+            return refused
+        known = self.graphs.get(report.graph_id)
+        return recompile_causes(guards, report.reason, record, known or self._last_like(record))
+
+    def _add_hazard(self, report: Donated, event: Event) -> None:
+        outcome: HazardOutcome = "raised"
+        if report.would_be:
+            outcome = "copied"
+        elif report.cause == "step barrier" and self.settings.on_donated == "recover":
+            outcome = "recovered"
+        self.timeline.add(
+            Hazard(
+                seq=self.timeline.tick(),
+                time_ns=event.time_ns,
+                cell=event.cell,
+                source=event.source,
+                graph_id=report.graph_id,
+                name=report.name[:TEXT_LIMIT],
+                handle=report.handle or None,
+                outcome=outcome,
+            )
+        )
+        if self.cells:
+            self.cells[-1].hazards += 1
+
+    # ---- cells and settings
+
+    def end_cell(self, live: Iterable[LiveGraph], now_ns: int) -> CellSummary | None:
+        """The innermost cell has ended: what it did, or None if no cell was running."""
+        if not self.cells:
+            return None
+        summary = self.cells[-1].summary({graph.graph_id: graph.runs for graph in live}, now_ns)
+        if summary.traced or summary.compiled or summary.reused:
+            self.timeline.add(
+                CellRan(
+                    seq=self.timeline.tick(),
+                    time_ns=summary.ended_ns,
+                    cell=summary.cell,
+                    source=None,
+                    compiled=summary.compiled,
+                    reused=summary.reused,
+                    duration_ns=summary.ended_ns - summary.started_ns,
+                )
+            )
+        self.cells.pop()
+        return summary
+
+    def set(self, new: Settings, now_ns: int) -> None:
+        """Take over `new` settings; each change is an event."""
+        before, after = self.settings.to_dict(), new.to_dict()
+        self.settings = new
+        for name in after:
+            if before[name] != after[name]:
+                self.timeline.add(
+                    SettingChanged(
+                        seq=self.timeline.tick(),
+                        time_ns=now_ns,
+                        cell=self.cell,
+                        source=None,
+                        name=name,
+                        old=before[name],
+                        new=after[name],
+                    )
+                )
+
+    def take_runs(self, live: Iterable[LiveGraph]) -> None:
+        """Bring run counts (and the state of graphs compiled by their first run) up to date."""
+        for graph in live:
+            record = self.graphs.get(graph.graph_id)
+            if record is not None and record.runs != graph.runs:
+                self.timeline.tick()
+                state = "warm" if record.state == "cold" else record.state
+                self._put(dataclasses.replace(record, runs=graph.runs, state=state))
+
+    # ---- records
+
+    def _last_like(self, record: GraphRecord) -> GraphRecord | None:
+        """The last graph made of the same part of the same function before."""
+        part = record.function, record.kind, record.segment
+        for other in reversed(self.graphs.values()):
+            if (other.function, other.kind, other.segment) == part:
+                return other
+        return None
+
+    def _is(self, state: str, graph_id: int) -> bool:
+        record = self.graphs.get(graph_id)
+        return record is not None and record.state == state
+
+    def _put(self, record: GraphRecord) -> None:
+        self.graphs[record.graph_id] = dataclasses.replace(record, version=self.timeline.seq)
+
+    def _update(self, graph_id: int, **fields: object) -> None:
+        """Change a graph's record. Graphs traced before the session was attached have none, dropped ones stay so."""
+        record = self.graphs.get(graph_id)
+        if record is not None and record.state != "dropped":
+            self._put(dataclasses.replace(record, **fields))  # type: ignore[arg-type]
+
+    def _drop(self, graph_id: int) -> None:
+        """Mark a graph's record, and forget the one that was dropped longest ago if there are too many."""
+        record = self.graphs.get(graph_id)
+        if record is None:
+            return
+        self._put(dataclasses.replace(record, state="dropped", saved_nbytes=0, saved_count=0))
+        self._dropped.append(graph_id)
+        if len(self._dropped) > DROPPED_CAPACITY:
+            oldest = self._dropped.popleft()
+            del self.graphs[oldest]
+            self.forgotten.append((oldest, self.timeline.tick()))
+
+
+def _identity(report: GraphTraced) -> object:
+    """What a compile that was forbidden has in common with the next try."""
+    return report.function, report.filename, report.kind, report.segment, report.hash
