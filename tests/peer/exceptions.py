@@ -15,8 +15,8 @@ _COUNTERS = (
     " leaves the user's metrics alone here"
 )
 _DONATIONS = (
-    "asserts that the donation operator ran exactly twice, the number of upstream's traces that its own clearing of"
-    " counters does not hide; here the operator is known from the graph and donation itself works"
+    "asserts that buffers were marked for donation exactly twice, the number of upstream's traces that its own clearing"
+    " of counters does not hide; marks on private wrappers count here, too, and the donation itself works"
 )
 _FRAMES = (
     "asserts a text that torch_xla prints only if a function of upstream's file dynamo_bridge.py called"
