@@ -69,7 +69,7 @@ def measure(rounds: int) -> Iterator[Row]:
         torch_xla.sync(wait=True)
         cases: dict[str, tuple[Callable[..., Tensor], Sequence[Any]]] = {
             f"{count} arguments": (_add_all, tensors),
-            f"1 argument, {count - 1} parameters": (_call_module, (module, tensors[0])),
+            f"1 argument, {count - 1} parameter{'s'[: count - 2]}": (_call_module, (module, tensors[0])),
         }
         for case, (function, arguments) in cases.items():
             samples = _measure(function, arguments, rounds)
