@@ -11,9 +11,21 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
+    from xla_notebook.session import Session
+
     __version__: str
 
-__all__ = ["__version__", "load_ipython_extension", "unload_ipython_extension"]
+__all__ = ["__version__", "current_session", "load_ipython_extension", "unload_ipython_extension"]
+
+
+def current_session() -> Session:
+    """The record of what was traced, compiled, kept and donated: graphs, buffers, events and settings.
+
+    It records from ``%load_ext xla_notebook`` on, in a script from ``current_session().attach()`` on.
+    """
+    from xla_notebook import session
+
+    return session.current()
 
 
 def load_ipython_extension(ip: InteractiveShell) -> None:

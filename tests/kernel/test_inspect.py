@@ -89,6 +89,40 @@ def test_warm_up_mode_is_shown_and_set(used: Kernel) -> None:
     assert shown(used, "%xla_warmup compile") == "warm-up: compile\n"
 
 
+def test_one_graph_its_hlo_and_the_diff_of_two(used: Kernel) -> None:
+    details = shown(used, "%xla_graphs predict #2")
+    assert details.startswith("predict #2 (cell ")
+    assert "\n  batch: argument, float32 2x8, 64 B\n" in details
+    assert "\noutputs:\n  0: float32 2x4, 32 B" in details
+    digest = details.splitlines()[0].rpartition(" ")[2]
+    assert digest[:8] in shown(used, "%xla_graphs")
+    hlo = shown(used, f"%xla_graphs {digest[:8]} --hlo")
+    assert re.match(r"// predict #2: .*dot 1", hlo)
+    assert "f32[2,8]" in hlo
+    assert "source_line" in hlo
+    diff = shown(used, "%xla_graphs --diff predict predict #2")
+    assert diff.startswith("--- predict\n+++ predict #2\n")
+    assert "f32[5,8]" in diff
+    assert "f32[2,8]" in diff
+    assert shown(used, "%xla_graphs --diff predict predict") == "predict and predict have the same HLO.\n"
+
+
+def test_frozen_compiles_fail_with_the_cause_and_other_cells_run(used: Kernel) -> None:
+    assert shown(used, "%xla_warmup --freeze") == "warm-up: compile; compiles are frozen (error)\n"
+    used.check("again = predict(x[:5])")
+    failed = used.run("third = predict(x[:3])")
+    assert failed.error is not None
+    assert failed.error[0] == "FrozenError"
+    assert "Compiles are frozen, and predict (cell " in failed.error[1]
+    assert "`batch` is 3x8, was " in failed.error[1]
+    assert used.value("'third' in globals()") is False
+    assert "predict was refused, because compiles are frozen: `batch` is 3x8" in shown(used, "%xla_events -n 2")
+    assert shown(used, "%xla_warmup --freeze warn") == "warm-up: compile; compiles are frozen (warn)\n"
+    warned = used.check("third = predict(x[:3])")
+    assert "FrozenWarning: Compiles are frozen" in warned.stderr
+    assert shown(used, "%xla_warmup --freeze off") == "warm-up: compile\n"
+
+
 @pytest.mark.parametrize(
     ("line", "says"),
     [
@@ -97,6 +131,12 @@ def test_warm_up_mode_is_shown_and_set(used: Kernel) -> None:
         ("%xla_events -n", "-n takes a number from 1, and got ''"),
         ("%xla_explain nobody", "'nobody' was not compiled; compiled were: "),
         ("%xla_warmup exec", "warm_up cannot be 'exec'; did you mean execute?"),
+        ("%xla_warmup --freeze eror", "freeze cannot be 'eror'; did you mean error?"),
+        ("%xla_clear all", "no option 'all'"),
+        ("%xla_graphs nobody", "there is no graph 'nobody'; there are predict ("),
+        ("%xla_graphs --hlo", "takes GRAPH [--hlo], or --diff GRAPH GRAPH"),
+        ("%xla_graphs predict --all", "takes GRAPH [--hlo], or --diff GRAPH GRAPH"),
+        ("%xla_graphs --diff predict", "takes two graphs, by name or hash"),
     ],
 )
 def test_wrong_arguments_get_one_line(used: Kernel, line: str, says: str) -> None:
@@ -104,3 +144,17 @@ def test_wrong_arguments_get_one_line(used: Kernel, line: str, says: str) -> Non
     assert output.stderr.startswith("UsageError: %xla_")
     assert output.stderr.count("\n") == 1
     assert says in output.stderr
+
+
+def test_cleared_graphs_say_what_came_free_and_come_back(used: Kernel) -> None:
+    used.check("ramp = [float(i) for i in range(100)]\nt = torch.rand(100).to(device)")
+    used.check("%%xla_compile\ndef climb(t):\n    return t + torch.tensor(ramp, device=t.device)")
+    used.check("climbed = climb(t)")
+    live = len(shown(used, "%xla_graphs").splitlines()) - 1
+    said = shown(used, "%xla_clear")
+    assert said == f"{live} graphs dropped, 400 B came free\n"
+    assert shown(used, "%xla_graphs").startswith("No graphs are cached")
+    used.check("again = climb(t)")
+    assert used.value("torch.equal(climbed.cpu(), again.cpu())") is True
+    assert len(shown(used, "%xla_graphs").splitlines()) == 2
+    assert "all graphs had been dropped" in shown(used, "%xla_explain climb")

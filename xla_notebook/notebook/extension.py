@@ -43,7 +43,6 @@ class Extension:
         register(magics.compile_line, "line", "xla_compile")
         # What IPython looks for where %%xla_compile stands below another line.
         register(magics.misplaced, "line", "%xla_compile")
-        register(magics.graphs, "line", "xla_graphs")
         InspectMagics(self._ip).register()
 
     def unload(self) -> None:

@@ -10,15 +10,18 @@ from IPython.core.error import UsageError
 from IPython.display import display
 
 from xla_notebook import session
+from xla_notebook.notebook import graph_text
+from xla_notebook.notebook.report import GraphTable
 from xla_notebook.notebook.tables import buffer_table, event_table
-from xla_notebook.session.analysis import advice
+from xla_notebook.session.analysis import advice, held_by_graphs_only
 from xla_notebook.session.describe import bytes_text, histories
+from xla_notebook.session.links import clear_graphs
 from xla_notebook.session.settings import SettingError
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-NAMES = ("xla_buffers", "xla_events", "xla_explain", "xla_warmup")
+NAMES = ("xla_graphs", "xla_buffers", "xla_events", "xla_explain", "xla_warmup", "xla_clear")
 _EVENTS_SHOWN = 50
 _BUFFERS_SHOWN = 30
 
@@ -32,9 +35,41 @@ class InspectMagics:
     def register(self) -> None:
         """Register the magics named in `NAMES`."""
         register: Any = self._ip.register_magic_function  # a traitlets delegate, whose declared type is wrong
-        functions = (self.buffers, self.events, self.explain, self.warmup)
+        functions = (self.graphs, self.buffers, self.events, self.explain, self.warmup, self.clear)
         for name, function in zip(NAMES, functions, strict=True):
             register(function, "line", name)
+
+    def graphs(self, line: str) -> None:
+        """List the cached graphs: name, hash, cell, input shapes, trace and compile time, runs, saved buffers.
+
+        %xla_graphs                   all of them
+        %xla_graphs GRAPH             one: its inputs, outputs, what it updates in place
+        %xla_graphs GRAPH --hlo       its HLO with your source lines
+        %xla_graphs --diff GRAPH GRAPH   how the HLO of two graphs differs
+
+        GRAPH is a name (step, step #2, cell 3 line 4) or the beginning of a hash. The HLO is recorded anew when
+        it is asked for; nothing is compiled or executed.
+        """
+        current = session.current()
+        graphs = [graph for graph in current.graphs() if graph.state != "dropped"]
+        words = line.split()
+        options = {word for word in words if word.startswith("--")}
+        names = [word.strip("'\"") for word in words if word not in options]
+        try:
+            if options - {"--hlo", "--diff"} or len(options) > 1 or (options and not names):
+                raise graph_text.NotOneGraph("takes GRAPH [--hlo], or --diff GRAPH GRAPH")
+            if "--diff" in options:
+                first, second = graph_text.find_two(graphs, names)
+                texts = current.hlo_text(first.graph_id), current.hlo_text(second.graph_id)
+                print(graph_text.diff(first, texts[0], second, texts[1]))
+            elif names:
+                graph = graph_text.find(graphs, " ".join(names))
+                hlo = "--hlo" in options
+                print(graph_text.hlo(graph, current.hlo_text(graph.graph_id)) if hlo else graph_text.details(graph))
+            else:
+                display(GraphTable(graphs))
+        except LookupError as error:
+            raise UsageError(f"%xla_graphs: {error}") from None
 
     def buffers(self, line: str) -> None:
         """List the device buffers that graphs and the notebook's names keep, largest first.
@@ -72,7 +107,9 @@ class InspectMagics:
             events = [event for event in events if event.kind in ("hazard", "donation")]
         shown = events[-int(count) :]
         names = {graph.graph_id: graph.name for graph in current.graphs()}
-        display(event_table(shown, names, len(events) - len(shown), empty))
+        left_out = len(events) - len(shown)
+        footer = f"{left_out} older events are not shown: %xla_events -n {len(events)}" if left_out else ""
+        display(event_table(shown, names, footer, empty))
 
     def explain(self, line: str) -> None:
         """Say why functions were compiled more than once, and what would save compiles or memory.
@@ -95,20 +132,47 @@ class InspectMagics:
         print("\n".join(lines) or "Nothing was compiled yet: run a %%xla_compile cell.")
 
     def warmup(self, line: str) -> None:
-        """Show or set how a graph gets into XLA's cache before its first run.
+        """Show or set how a graph gets into XLA's cache before its first run, and whether any may still do so.
 
-        %xla_warmup [compile|execute|off]
+        %xla_warmup [compile|execute|off] [--freeze [error|warn|off]]
 
         compile (the default): compiled, and nothing executes. execute: compiled, then run once through a step
         barrier, which may donate buffers. off: compiled at the first run. Acts from the next trace on.
+
+          --freeze   from now on a function that needs a compile raises an error (or gives a warning) that names
+                     the cause and the way out; "--freeze off" allows compiles again
         """
+        words = line.split()
+        values: dict[str, session.SettingValue] = {}
+        if "--freeze" in words:
+            at = words.index("--freeze")
+            values["freeze"] = words[at + 1] if words[at + 1 :] else "error"
+            del words[at : at + 2]
+        if words:
+            values["warm_up"] = " ".join(words)
         current = session.current()
-        if line.strip():
-            try:
-                current.set(warm_up=line.strip())
-            except SettingError as error:
-                raise UsageError(f"%xla_warmup: {error}") from None
-        print(f"warm-up: {current.settings.warm_up}")
+        try:
+            settings = current.set(**values)
+        except SettingError as error:
+            raise UsageError(f"%xla_warmup: {error}") from None
+        frozen = f"; compiles are frozen ({settings.freeze})" if settings.freeze != "off" else ""
+        print(f"warm-up: {settings.warm_up}{frozen}")
+
+    def clear(self, line: str) -> None:
+        """Drop all cached graphs with their saved buffers, and say how many bytes came free.
+
+        %xla_clear
+
+        Compiled functions stay usable: the next call of each traces and compiles again, as far as XLA's own
+        cache has not kept the executable.
+        """
+        _options("xla_clear", line)
+        found = session.current().buffers(self._ip.user_ns, getattr(sys, "last_value", None))
+        freed = held_by_graphs_only(found.buffers)
+        count, saved = clear_graphs()
+        print(f"{count} graph{'s' if count != 1 else ''} dropped, {bytes_text(freed)} came free")
+        if saved > freed:
+            print(f"{bytes_text(saved - freed)} more were shared: between graphs, or with names of yours")
 
 
 def _options(magic: str, line: str, flags: tuple[str, ...] = (), values: tuple[str, ...] = ()) -> dict[str, str]:
@@ -124,5 +188,6 @@ def _options(magic: str, line: str, flags: tuple[str, ...] = (), values: tuple[s
         elif word in values:
             found[word] = next(words, "")
         else:
-            raise UsageError(f"%{magic}: no option {word!r}; there are {', '.join((*flags, *values))}")
+            known = f"; there are {', '.join((*flags, *values))}" if flags or values else ""
+            raise UsageError(f"%{magic}: no option {word!r}{known}")
     return found

@@ -7,14 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 from IPython.core.magic import MAGIC_NO_VAR_EXPAND_ATTR
-from IPython.display import display
 
-from xla_notebook import session
 from xla_notebook.notebook import options
 from xla_notebook.notebook.cell import Cells
 from xla_notebook.notebook.compiled import Options
 from xla_notebook.notebook.hooks import Hooks
-from xla_notebook.notebook.report import GraphTable
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -74,15 +71,6 @@ cell again recompiles nothing. Names bind in the notebook's namespace.
     def misplaced(self, line: str) -> None:
         """Say where ``%%xla_compile`` belongs."""
         raise UsageError(_FIRST_LINE)
-
-    def graphs(self, line: str) -> None:
-        """List the cached graphs: name, cell, input shapes, trace and compile time, runs, saved buffers.
-
-        %xla_graphs
-        """
-        if line.strip():
-            raise UsageError(f"%xla_graphs takes no argument yet, and got {line.strip()!r}")
-        display(GraphTable([graph for graph in session.current().graphs() if graph.state != "dropped"]))
 
 
 # Braces and dollars in these lines are Python's, not IPython's to expand.

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from xla_notebook.session import GraphRecord
 
-COLUMNS = ("graph", "cell", "kind", "inputs", "trace", "compile", "runs", "saved")
+COLUMNS = ("graph", "hash", "cell", "kind", "inputs", "trace", "compile", "runs", "saved")
 _RIGHT = frozenset({"trace", "compile", "runs", "saved"})
 _SHOWN_INPUTS = 4
 _NONE_YET = "No graphs are cached yet: run a %%xla_compile cell."
@@ -72,6 +72,7 @@ def row(graph: GraphRecord) -> tuple[str, ...]:
     saved = f"{graph.saved_count}, {size(graph.saved_nbytes)}" if graph.saved_count else "none"
     return (
         title(graph),
+        graph.hash[:8],
         _place(graph),
         graph.kind,
         _inputs(graph),
@@ -87,7 +88,8 @@ def title(graph: GraphRecord) -> str:
     if graph.function != "<module>":
         return graph.name
     text = linecache.getline(graph.source.filename, graph.source.line or 0).strip() if graph.source is not None else ""
-    return text if len(text) <= 40 else f"{text[:37]}..."
+    # An exported session is read where the cell's source is not known.
+    return f"{text[:37]}..." if len(text) > 40 else text or graph.name
 
 
 def _place(graph: GraphRecord) -> str:

@@ -69,13 +69,12 @@ class Table:
         return f"text-align: {'right' if column in self.right else 'left'}"
 
 
-def event_table(events: Sequence[Event], names: Mapping[int, str], left_out: int, empty: str) -> Table:
-    """Events, oldest first; `names` are the graphs' by graph id, `left_out` how many older ones are not shown."""
+def event_table(events: Sequence[Event], names: Mapping[int, str], footer: str, empty: str) -> Table:
+    """Events, oldest first; `names` are the graphs' by graph id, `footer` says what is not shown."""
     rows = tuple(
         (_clock(event.time_ns), place_text(event.cell, event.source), event.kind, event_text(event, names))
         for event in events
     )
-    footer = f"{left_out} older events are not shown: %xla_events -n {left_out + len(rows)}" if left_out else ""
     return Table("Events", ("time", "where", "kind", "what"), rows, empty, frozenset(), footer)
 
 

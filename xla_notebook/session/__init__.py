@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xla_notebook.session.events import CellRef, Event, Source, to_dict
+from xla_notebook.session.events import CellRef, Event, SettingValue, Source, to_dict
 from xla_notebook.session.freeze import FrozenError, FrozenWarning
 from xla_notebook.session.records import CellSummary, Changes, GraphRecord, Snapshot
 from xla_notebook.session.settings import SettingError, Settings, to_backend
@@ -18,6 +18,7 @@ __all__ = [
     "GraphRecord",
     "Session",
     "SettingError",
+    "SettingValue",
     "Settings",
     "Snapshot",
     "Source",

@@ -54,6 +54,15 @@ def live_nbytes(buffers: Iterable[BufferRecord]) -> int:
     return sum(buffer.nbytes for buffer in buffers if buffer.state == "live")
 
 
+def held_by_graphs_only(buffers: Iterable[BufferRecord]) -> int:
+    """Bytes of live buffers that graphs keep and no name reaches: what comes free when the graphs go."""
+    return sum(
+        buffer.nbytes
+        for buffer in buffers
+        if buffer.state == "live" and all(owner.kind == "saved" for owner in buffer.owners)
+    )
+
+
 def aliases(graph: GraphRecord) -> list[tuple[str, int, bool]]:
     """The graph's input-to-output alias map: (input name, output number, whether the memory is reused too).
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import os
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from xla_notebook.backend import observer
 from xla_notebook.backend.observer import GraphTraced, Report
+from xla_notebook.session import export
 from xla_notebook.session.buffers import Ledger
 from xla_notebook.session.events import CellRef, Donation, Event, SettingValue
 from xla_notebook.session.freeze import FrozenError, FrozenWarning
@@ -199,6 +201,20 @@ class Session(observer.Observer):
                 counts=self._recorder.timeline.counts(),
                 settings=self._recorder.settings.to_dict(),
             )
+
+    def export(
+        self,
+        path: str | os.PathLike[str],
+        namespace: Mapping[str, object] | None = None,
+        error: BaseException | None = None,
+    ) -> None:
+        """Write everything to a JSON file, which ``python -m xla_notebook show FILE`` renders.
+
+        With a `namespace` (``globals()``) and the last `error`, the buffers that they reach are in it too.
+        Raises `OSError` if the file cannot be written.
+        """
+        ledger = self.buffers(namespace or {}, error)
+        export.write(path, self.snapshot(), ledger, self._now_ns())
 
     # ---- settings
 
