@@ -85,7 +85,9 @@ def _guarded(barrier: Callable[..., Any]) -> Callable[..., Any]:
         )
         return result
 
-    return step_barrier
+    # Dynamo must break the graph here, as it does at torch_xla's own function, not look inside.
+    disabled: Callable[..., Any] = torch.compiler.disable(step_barrier)
+    return disabled
 
 
 def install() -> None:

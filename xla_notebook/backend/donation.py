@@ -8,9 +8,11 @@ executable without that donation and says so once.
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from types import FrameType
 from typing import Any
 
 import torch
@@ -24,22 +26,30 @@ class DonationRefusedWarning(UserWarning):
     """An offered buffer was not donated, because something could still have read it."""
 
 
-def names_kept_by_dynamo() -> frozenset[str] | None:
-    """Sources of the values that the function hands on besides its graph: returned arguments, and at a
-    graph break its live locals. Call while Dynamo compiles the graph; None if Dynamo does not tell.
+@dataclasses.dataclass(frozen=True)
+class DynamoFrame:
+    """What Dynamo knows about the values of the function that it is compiling, by their sources.
 
-    An argument that is returned unchanged does not appear in the graph: Dynamo's bytecode returns it.
+    `kept`: values that the function hands on besides its graph (returned arguments, live locals at a
+    graph break) or that it takes twice. An argument that is returned unchanged does not appear in the
+    graph: Dynamo's bytecode returns it. `variables`: names of the function's own variables.
     """
-    frame = sys._getframe(1)
-    while frame is not None:
-        if frame.f_code is OutputGraph.compile_subgraph.__code__:
-            break
-        frame = frame.f_back  # type: ignore[assignment]
-    else:
+
+    kept: frozenset[str]
+    variables: frozenset[str]
+
+
+def dynamo_frame() -> DynamoFrame | None:
+    """Call while Dynamo compiles a graph; None if this Dynamo does not tell."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code is not OutputGraph.compile_subgraph.__code__:
+        frame = frame.f_back
+    if frame is None:
         return None
+    translator, output = frame.f_locals["tx"], frame.f_locals["self"]
     values = list(frame.f_locals.get("stack_values_flat", ()))
     if frame.f_locals["reason"].graph_break:
-        values.extend(frame.f_locals["tx"].symbolic_locals.values())
+        values.extend(translator.symbolic_locals.values())
     kept: set[str] = set()
 
     def note(value: VariableTracker) -> None:
@@ -47,7 +57,12 @@ def names_kept_by_dynamo() -> frozenset[str] | None:
             kept.add(value.source.name())
 
     VariableTracker.visit(note, values)
-    return frozenset(kept)
+    for guard in output.guards:
+        if guard.create_fn_name() == "DUPLICATE_INPUT":
+            kept.add(guard.name)
+            kept.add(guard.create_fn.keywords["source_b"].name())
+    code = translator.f_code
+    return DynamoFrame(frozenset(kept), frozenset((*code.co_varnames, *code.co_freevars, *code.co_names)))
 
 
 class Offers:

@@ -21,7 +21,7 @@ choose_device()
 from xla_notebook.backend import barriers, substitutes  # noqa: E402
 from xla_notebook.backend.cache import Origin  # noqa: E402
 from xla_notebook.backend.config import validate  # noqa: E402
-from xla_notebook.backend.donation import names_kept_by_dynamo  # noqa: E402
+from xla_notebook.backend.donation import DynamoFrame, dynamo_frame  # noqa: E402
 from xla_notebook.backend.fallback import is_on_xla  # noqa: E402
 from xla_notebook.backend.function import CompiledFunction  # noqa: E402
 from xla_notebook.backend.observer import GraphKind  # noqa: E402
@@ -183,14 +183,19 @@ def _options(options: Mapping[str, Any] | None) -> Mapping[str, Any]:
     return checked
 
 
-def _check_donate(donate: Sequence[str], names: Mapping[str, str]) -> None:
-    """Warn of names that this graph has no argument for; another graph of the function may have it."""
-    known = sorted(set(names.values()))
+def _donated_names(donate: object, names: Mapping[str, str], frame: DynamoFrame | None) -> tuple[str, ...]:
+    """The option `donate`, checked: a sequence of names of the function's variables."""
+    if isinstance(donate, str) or not isinstance(donate, Sequence):
+        raise TypeError(f"donate={donate!r} is not a list of names: write donate=[{str(donate)!r}]")
+    # An argument may belong to another graph of the function, after a graph break.
+    known = set(names.values()) | (frame.variables if frame is not None else set())
     for name in donate:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"its arguments are {', '.join(known) or 'none'}"
-            warnings.warn(f"donate names {name!r}, which is not an argument of this graph; {hint}", stacklevel=2)
+        if name not in known and str(name).split(".")[0].split("[")[0] not in known:
+            arguments = sorted(set(names.values()))
+            near = difflib.get_close_matches(str(name), arguments, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(arguments) or 'none'}"
+            raise ValueError(f"donate names {name!r}, which is no argument of the function; {hint}")
+    return tuple(donate)
 
 
 def xla_notebook(
@@ -206,10 +211,9 @@ def xla_notebook(
     checked = _options(options)
     barriers.install()
     names = _argument_names(module)
-    donate = tuple(checked.get("donate", ()))
-    _check_donate(donate, names)
-    sources = names_kept_by_dynamo()
-    kept = None if sources is None else frozenset(_readable(source) for source in sources)
+    frame = dynamo_frame()
+    donate = _donated_names(checked.get("donate", ()), names, frame)
+    kept = None if frame is None else frozenset(_readable(source) for source in frame.kept)
     if _share_storage(example_inputs) and _may_update_arguments(module):
         return _uncompiled(module, names)
     function, filename, line = _place(module)

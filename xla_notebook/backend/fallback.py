@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import operator
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -123,6 +124,19 @@ def _lowers(op: torch._ops.OpOverload) -> bool:
 
 
 @functools.cache
+def _is_pure(target: Any) -> bool:
+    """Whether it does not matter when an operator runs: no side effect, no random draw."""
+    if target is operator.getitem:
+        return True
+    return (
+        isinstance(target, torch._ops.OpOverload)
+        and target.namespace in _LAZY_NAMESPACES
+        and not target._schema.is_mutable
+        and torch.Tag.nondeterministic_seeded not in target.tags
+    )
+
+
+@functools.cache
 def _is_view(op: Any) -> bool:
     """Whether the operator's result shares memory with its first argument in eager mode."""
     if not isinstance(op, torch._ops.OpOverload) or not op._schema.arguments:
@@ -134,16 +148,25 @@ def _is_view(op: Any) -> bool:
 _PLACE = re.compile(r'File "(.+?)", line (\d+), in (\S+)\n\s*(.*)')
 
 
+_TORCH = os.path.dirname(torch.__file__) + os.sep
+
+
+def _users_place(node: Node) -> tuple[str, str, str, str] | None:
+    """The innermost frame that is not torch's own: file, line, function, code."""
+    places: list[tuple[str, str, str, str]] = _PLACE.findall(str(node.meta.get("stack_trace", "")))
+    return next((place for place in reversed(places) if not place[0].startswith(_TORCH)), None)
+
+
 def source_place(node: Node) -> tuple[str, int] | None:
     """File and line of the user's code that made the node, as Dynamo recorded it."""
-    places = _PLACE.findall(str(node.meta.get("stack_trace", "")))
-    return (places[-1][0], int(places[-1][1])) if places else None
+    place = _users_place(node)
+    return None if place is None else (place[0], int(place[1]))
 
 
 def source_line(node: Node) -> str | None:
     """The user's line that made the node: ``file:line: code``."""
-    places = _PLACE.findall(str(node.meta.get("stack_trace", "")))
-    return "{0}:{1}: {3}".format(*places[-1]) if places else None
+    place = _users_place(node)
+    return None if place is None else f"{place[0]}:{place[1]}: {place[3]}"
 
 
 class _Splitter:
@@ -280,23 +303,16 @@ class _Splitter:
         # A view that other work reads too is computed in its segment as well as made anew at the end.
         view_nodes = tuple(node for node in work if node in views)
 
-        host_count = 0
-        for node in work:
-            if node in self.why_host:
-                host_count += node.target is not operator.getitem
-                self.level[node] = host_count
-            else:
-                self.level[node] = max((self.level.get(n, 0) for n in node.all_input_nodes), default=0)
-
+        self._place(work)
         wanted = self._wanted_outside(work, results, view_nodes)
         steps: list[Segment | HostStep] = []
         host_nodes = [n for n in work if n in self.why_host]
-        for level in range(host_count + 1):
+        for level in range(max(self.level.values(), default=0) + 1):
             steps.extend(HostStep(n, self.why_host[n]) for n in host_nodes if self.level[n] == level)
             segment = self._segment(level, work, wanted, len(steps))
             if segment is not None:
                 steps.append(segment)
-        if not host_count and len(steps) == 1:
+        if not host_nodes and len(steps) == 1:
             # One graph is all: it takes the arguments as they come, so that a call need not pick them.
             (only,) = steps
             assert isinstance(only, Segment)
@@ -311,6 +327,24 @@ class _Splitter:
             results=results,
             donated=frozenset(self.donated),
         )
+
+    def _place(self, work: list[Node]) -> None:
+        """Give each node its level. At each level the host steps run first, then one segment.
+
+        A host step goes to the first level at which its inputs are there, so that the counters that an
+        optimizer keeps on the CPU, say, are all done before one graph. Only steps that might have side
+        effects keep their order.
+        """
+        ordered = 0
+        for node in work:
+            on_host = node in self.why_host
+            level = 0
+            for source in node.all_input_nodes:
+                after_segment = on_host and source not in self.why_host and source in self.level
+                level = max(level, self.level.get(source, 0) + after_segment)
+            if on_host and not _is_pure(node.target):
+                ordered = level = max(level, ordered)
+            self.level[node] = level
 
     def _pull_constants_out(self, work: list[Node], results: Any) -> None:
         """A CPU literal that leaves the graph, or that a host step takes, is made anew at each call."""

@@ -88,7 +88,7 @@ class CompiledFunction:
                     prepared = self._prepare(args)
             program = prepared.program
             for target, value in program.updates:
-                env[target].copy_(env[value.key])
+                _update(env[target], env[value.key])
             for node in program.views:
                 env[node] = _call(node, env)
             results = torch.fx.node.map_arg(program.results, env.__getitem__)
@@ -177,6 +177,15 @@ def _execute(prepared: _Prepared, env: dict[Any, Any]) -> None:
                 env.pop(node, None)
 
 
+def _update(argument: torch.Tensor, value: torch.Tensor) -> None:
+    """Give an argument its new value, as an in-place operator of the user's would."""
+    if argument.is_inference():
+        with torch.inference_mode():
+            argument.copy_(value)
+    else:
+        argument.copy_(value)
+
+
 def _call(node: Node, env: Mapping[Any, Any]) -> Any:
     args = torch.fx.node.map_arg(node.args, env.__getitem__)
     kwargs = torch.fx.node.map_arg(node.kwargs, env.__getitem__)
@@ -224,7 +233,7 @@ class _HotPath:
                 self._graph = graph
         results: Sequence[Any] = graph.run(args) if graph.hash else ()
         for argument, result in self._updates:
-            args[argument].copy_(results[result])
+            _update(args[argument], results[result])
         if self._select is None:
             return results
         return self._select([*results, *args, *graph.numbers.values(), None])

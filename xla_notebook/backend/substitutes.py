@@ -11,7 +11,13 @@ from typing import Any
 
 import torch
 from torch._C import DispatchKey
+from torch._higher_order_ops.auto_functionalize import (
+    _generate_new_op_kwargs_from_bases,
+    auto_functionalized_v2,
+    get_mutable_args_from_schema,
+)
 from torch._prims.rng_prims import run_and_save_rng_state, run_with_rng_state
+from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND, elementwise_dtypes
 
 from xla_notebook.backend import runtime
 
@@ -72,10 +78,69 @@ def _seeded_from(seed: int) -> Iterator[None]:
         runtime.set_rng_seed(saved)
 
 
+# Custom operators that write into a view of an argument: torch_xla loses what they write. The operator gets
+# copies of the views, whole, and what it made of them is written back through the views.
+
+
+def _auto_functionalized(operator: torch._ops.OpOverload, **kwargs: Any) -> Any:
+    names, _ = get_mutable_args_from_schema(operator._schema)
+    bases = kwargs.pop("_all_bases")
+    arguments, new_bases = _generate_new_op_kwargs_from_bases(
+        operator._schema, dict(kwargs), bases, tuple(range(len(bases)))
+    )
+    views = [arguments.pop(name) for name in names]
+    if not all(isinstance(view, torch.Tensor) for view in views):
+        # Lists and absent tensors: left to PyTorch, whose kernel is right for whole tensors.
+        return auto_functionalized_v2(operator, _all_bases=bases, **kwargs)
+    others = {name: value for name, value in arguments.items() if not name.startswith("_")}
+    indices = {f"_{name}_base_index": i for i, name in enumerate(names)}
+    result = auto_functionalized_v2(operator, _all_bases=[view.clone() for view in views], **others, **indices)
+    outputs, updated = result[: -len(views)], result[-len(views) :]
+    for view, value in zip(views, updated, strict=True):
+        view.copy_(value)
+    return (*outputs, *new_bases)
+
+
 HOST_KERNELS: dict[Any, Callable[..., Any]] = {
     run_and_save_rng_state: _run_and_save_seed,
     run_with_rng_state: _run_with_seed,
+    auto_functionalized_v2: _auto_functionalized,
 }
+
+
+# Types that PyTorch and XLA disagree about. A lazy tensor remembers the type that PyTorch says, whatever
+# XLA computes in, but a cached graph returns what XLA computed.
+
+_CHOOSING = (torch.ops.aten.where.self, torch.ops.aten.masked_fill.Tensor, torch.ops.aten.masked_fill.Scalar)
+_CUMULATIVE = (torch.ops.aten.cumsum.default, torch.ops.aten.cumprod.default)
+_EXTREMES = (torch.ops.aten.amin.default, torch.ops.aten.amax.default)
+
+
+def with_pytorch_types(target: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """An operator's arguments, changed so that XLA computes what PyTorch says.
+
+    Elementwise operators on tensors of several types: XLA widens to a 0-dim tensor's type
+    (``bfloat16[3] + float32[]`` gives float32), and takes `where`'s type from its first value. Cumulative
+    sums of integers: XLA keeps the narrow type. ``amin()`` over all dimensions: XLA reduces nothing.
+    """
+    if not isinstance(target, torch._ops.OpOverload):
+        return args, kwargs
+    if torch.Tag.pointwise in target.tags:
+        # A condition or a mask chooses, it does not take part.
+        chooses = target in _CHOOSING
+        values = [a for a in args if isinstance(a, torch.Tensor) and not (chooses and a.dtype == torch.bool)]
+        if len({v.dtype for v in values}) > 1:
+            _, common = elementwise_dtypes(*values, type_promotion_kind=ELEMENTWISE_TYPE_PROMOTION_KIND.DEFAULT)
+            args = tuple(a.to(common) if any(a is v for v in values) else a for a in args)
+    elif (
+        target in _CUMULATIVE
+        and not (args[0].is_floating_point() or args[0].is_complex())
+        and kwargs.get("dtype") is None
+    ):
+        kwargs = {**kwargs, "dtype": torch.int64}
+    elif target in _EXTREMES and not (len(args) > 1 and args[1]) and args[0].dim():
+        args = (args[0], list(range(args[0].dim())), *args[2:])
+    return args, kwargs
 
 
 # LayerNorm and GroupNorm with dynamic shapes. torch_xla's autograd kernels ask for the number of

@@ -34,6 +34,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from xla_notebook.backend import barriers, runtime
 from xla_notebook.backend.fallback import Segment, is_on_xla, source_place, tensors_of
+from xla_notebook.backend.substitutes import with_pytorch_types
 
 
 class HostNodes(Exception):
@@ -208,6 +209,7 @@ class _Recording:
         for node in self.segment.nodes:
             args = torch.fx.node.map_arg(node.args, env.__getitem__)
             kwargs = torch.fx.node.map_arg(node.kwargs, env.__getitem__)
+            args, kwargs = with_pytorch_types(node.target, args, kwargs)
             try:
                 if at_source:
                     env[node] = _call_at_source(node, args, kwargs)
@@ -337,7 +339,9 @@ def _scalar_arguments(target: Any) -> frozenset[int | str]:
     """Positions and names of an operator's scalar arguments, which torch_xla feeds as graph inputs."""
     if not isinstance(target, torch._ops.OpOverload):
         return frozenset()
-    scalars = [(i, a.name) for i, a in enumerate(target._schema.arguments) if "number" in str(a.type).lower()]
+    # A number may stand where the schema says Tensor.
+    kinds = ("number", "Tensor", "Optional[number]", "Optional[Tensor]")
+    scalars = [(i, a.name) for i, a in enumerate(target._schema.arguments) if str(a.type) in kinds]
     return frozenset(key for pair in scalars for key in pair)
 
 
