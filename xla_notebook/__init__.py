@@ -6,16 +6,24 @@ so that ``torch.compile(fn, backend="xla_notebook")`` and the command line stay 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
+    from xla_notebook.notebook.decorator import compile, compiling
     from xla_notebook.session import Session
 
     __version__: str
 
-__all__ = ["__version__", "current_session", "load_ipython_extension", "unload_ipython_extension"]
+__all__ = [
+    "__version__",
+    "compile",
+    "compiling",
+    "current_session",
+    "load_ipython_extension",
+    "unload_ipython_extension",
+]
 
 
 def current_session() -> Session:
@@ -61,9 +69,13 @@ def _jupyter_labextension_paths() -> list[dict[str, str]]:
     return [{"src": "labextension", "dest": "xla-notebook"}]
 
 
-def __getattr__(name: str) -> str:
+def __getattr__(name: str) -> Any:
     if name == "__version__":
         from importlib.metadata import version
 
         return version("xla_notebook")
+    if name in ("compile", "compiling"):
+        from xla_notebook.notebook import decorator
+
+        return getattr(decorator, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

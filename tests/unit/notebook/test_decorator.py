@@ -11,8 +11,8 @@ import pytest
 import torch
 import torch_xla
 
+from xla_notebook import compile, compiling
 from xla_notebook.backend import observer
-from xla_notebook.notebook.decorator import compile
 
 
 @compile
@@ -99,3 +99,57 @@ def test_anything_else_is_refused(thing: Any) -> None:
 def test_a_wrong_warm_up_names_the_right_one() -> None:
     with pytest.raises(ValueError, match="did you mean 'compile'"):
         compile(doubled, warm_up="compiled")
+
+
+def test_a_module_and_its_optimizer_while_a_block_runs(x: torch.Tensor, traces: Traces) -> None:
+    model = torch.nn.Linear(3, 2).to(x.device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    before = model.weight.detach().cpu()
+    training = compiling(model, optimizer)
+    for _ in range(2):
+        with training as (same, stepping):
+            assert same is model
+            assert stepping is optimizer
+            model(x).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    assert torch.allclose(model.weight.detach().cpu(), before - 2 * 0.1 * 2)
+    assert traces.count == 3
+    model(x).sum().backward()
+    optimizer.step()
+    assert traces.count == 3
+    assert "step" not in vars(optimizer)
+
+
+def test_a_scheduler_made_in_the_block_still_counts_steps(x: torch.Tensor) -> None:
+    model = torch.nn.Linear(3, 2).to(x.device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    with compiling(optimizer):
+        scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=1, gamma=0.5)
+    model(x).sum().backward()
+    optimizer.step()
+    scheduler.step()
+    assert optimizer.param_groups[0]["lr"] == 0.5
+
+
+def test_one_function_while_a_block_runs(x: torch.Tensor, traces: Traces) -> None:
+    def halved(x: torch.Tensor) -> torch.Tensor:
+        return x / 2
+
+    with compiling(halved, dynamic=False) as made:
+        assert made(x).cpu().tolist() == [[0.5] * 3] * 2
+    assert traces.count == 1
+
+
+def test_a_block_that_fails_leaves_the_module_as_it_was(x: torch.Tensor) -> None:
+    model = torch.nn.Linear(3, 2).to(x.device)
+    with pytest.raises(LookupError), compiling(model):
+        raise LookupError
+    assert model._compiled_call_impl is None
+
+
+def test_what_a_block_cannot_compile_is_refused() -> None:
+    with pytest.raises(TypeError, match="takes what to compile"):
+        compiling()
+    with pytest.raises(TypeError, match="modules, optimizers, functions and methods, not int"):
+        compiling(3)
