@@ -70,8 +70,11 @@ def _guarded(barrier: Callable[..., Any]) -> Callable[..., Any]:
             if not observer.watching():
                 return barrier(device, *args, **kwargs)
             filename, line = last_line
+            watches = observer.before_barrier()
             started = observer.now_ns()
             result = barrier(device, *args, **kwargs)
+            ended = observer.now_ns()
+            seen = observer.after_barrier(watches) if watches else []
         observer.send(
             observer.Barrier(
                 cause="step barrier",
@@ -80,9 +83,11 @@ def _guarded(barrier: Callable[..., Any]) -> Callable[..., Any]:
                 graph_id=None,
                 tensors=0,
                 started_ns=started,
-                ended_ns=observer.now_ns(),
+                ended_ns=ended,
             )
         )
+        for report in seen:
+            observer.send(report)
         return result
 
     # Dynamo must break the graph here, as it does at torch_xla's own function, not look inside.

@@ -17,6 +17,7 @@ import dataclasses
 import threading
 import time
 import warnings
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 GraphKind = Literal["inference", "forward", "backward", "optimizer"]
@@ -144,7 +145,8 @@ class Donated:
     """A buffer was given to an output and its handle is dead.
 
     `would_be`: the guard protected the buffer with a private copy; this tells what would have happened.
-    `saved`: the dead buffer was one that a graph keeps for later runs (a hazard).
+    `saved`: the dead buffer was one that a graph keeps for later runs (a hazard). `taker`: the name of the
+    tensor that has the memory now, and `taker_handle` its handle, where an observer watched the barrier.
     """
 
     cause: DonationCause
@@ -156,6 +158,8 @@ class Donated:
     saved: bool
     would_be: bool
     time_ns: int
+    taker: str = ""
+    taker_handle: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -180,6 +184,14 @@ class Observer:
 
     def report(self, report: Report) -> None:
         """Called with each report, on the thread where it happened. May raise `Veto` at `GraphTraced`."""
+
+    def before_barrier(self) -> Callable[[], Sequence[Report]] | None:
+        """Called before each step barrier, with the device's lock held and no trace under way.
+
+        The one place where an observer may touch the device. What it returns is called when the barrier has
+        returned, and its reports are sent after the barrier's own.
+        """
+        return None
 
 
 _lock = threading.Lock()
@@ -214,13 +226,41 @@ def send(report: Report) -> None:
         except Veto:
             raise
         except Exception as error:
-            detach(observer)
-            warnings.warn(
-                f"xla_notebook: {type(observer).__name__} failed on {type(report).__name__} and gets no"
-                f" more reports: {error!r}",
-                RuntimeWarning,
-                stacklevel=2,
-            )
+            _give_up(observer, type(report).__name__, error)
+
+
+def before_barrier() -> list[tuple[Observer, Callable[[], Sequence[Report]]]]:
+    """Ask every observer whether it watches the step barrier that comes; for `after_barrier`."""
+    watches = []
+    for observer in _observers:
+        try:
+            watch = observer.before_barrier()
+        except Exception as error:
+            _give_up(observer, "a step barrier", error)
+        else:
+            if watch is not None:
+                watches.append((observer, watch))
+    return watches
+
+
+def after_barrier(watches: Sequence[tuple[Observer, Callable[[], Sequence[Report]]]]) -> list[Report]:
+    """What the observers saw of the step barrier that has returned."""
+    found: list[Report] = []
+    for observer, watch in watches:
+        try:
+            found += watch()
+        except Exception as error:
+            _give_up(observer, "a step barrier", error)
+    return found
+
+
+def _give_up(observer: Observer, what: str, error: Exception) -> None:
+    detach(observer)
+    warnings.warn(
+        f"xla_notebook: {type(observer).__name__} failed on {what} and gets no more reports: {error!r}",
+        RuntimeWarning,
+        stacklevel=3,
+    )
 
 
 def now_ns() -> int:

@@ -56,6 +56,7 @@ _PRIVATE = (
     "_xla_sync_live_tensors",
     "_xla_sync_multi",
     "_xla_tensors_from_aten",
+    "_xla_wait_device_ops",
     "_xla_warm_up_cache",
 )
 
@@ -185,6 +186,11 @@ def set_donation(tensor: torch.Tensor, donate: bool) -> None:
 def anything_pending(device: torch.device) -> int:
     """How many live tensors of the device have pending work."""
     return sum(_C._check_device_tensor_need_materialization(str(device)))
+
+
+def wait_for_device() -> None:
+    """Wait until all work sent to the devices has ended."""
+    _C._xla_wait_device_ops([])
 
 
 # --- graphs ----------------------------------------------------------------------------------------

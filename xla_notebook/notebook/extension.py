@@ -32,6 +32,7 @@ class Extension:
 
     def load(self) -> None:
         """Register everything."""
+        session.current().namespace = self._ip.user_ns
         session.current().attach()
         self._cells.install()
         self._hooks.install()
@@ -58,6 +59,7 @@ class Extension:
         self._hooks.remove()
         self._cells.remove()
         session.current().detach()
+        session.current().namespace = {}
 
     def hand_over(self, lines: list[str]) -> list[str]:
         """Let IPython itself deal with a compiled cell that has no body, does not compile, or awaits.

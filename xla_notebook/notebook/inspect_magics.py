@@ -16,7 +16,7 @@ from xla_notebook.notebook.tables import buffer_table, event_table
 from xla_notebook.session.analysis import advice, held_by_graphs_only
 from xla_notebook.session.describe import bytes_text, histories
 from xla_notebook.session.links import clear_graphs
-from xla_notebook.session.settings import SettingError
+from xla_notebook.session.settings import SettingError, parse
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -91,11 +91,18 @@ class InspectMagics:
         """List what happened: traces, warm-ups, step barriers, donations, hazards, recompiles, settings.
 
         %xla_events [--hazards] [-n COUNT]
+        %xla_events --watch on|off
 
           --hazards   only hazards, and the donations behind them
           -n COUNT    the last COUNT events (default 50)
+          --watch     from now on wait at each step barrier, to see which buffers it donates to which tensors; steps
+                      no longer overlap, so switch it off for training
         """
-        options = _options("xla_events", line, flags=("--hazards",), values=("-n",))
+        options = _options("xla_events", line, flags=("--hazards",), values=("-n", "--watch"))
+        if "--watch" in options:
+            self._set("xla_events", watch_donations=options["--watch"])
+            print("step barriers are watched" if session.current().settings.watch_donations else "not watched")
+            return
         count = options.get("-n", str(_EVENTS_SHOWN))
         if not count.isdigit() or not int(count):
             raise UsageError(f"%xla_events: -n takes a number from 1, and got {count!r}")
@@ -143,18 +150,14 @@ class InspectMagics:
                      the cause and the way out; "--freeze off" allows compiles again
         """
         words = line.split()
-        values: dict[str, session.SettingValue] = {}
+        values: dict[str, str] = {}
         if "--freeze" in words:
             at = words.index("--freeze")
             values["freeze"] = words[at + 1] if words[at + 1 :] else "error"
             del words[at : at + 2]
         if words:
             values["warm_up"] = " ".join(words)
-        current = session.current()
-        try:
-            settings = current.set(**values)
-        except SettingError as error:
-            raise UsageError(f"%xla_warmup: {error}") from None
+        settings = self._set("xla_warmup", **values)
         frozen = f"; compiles are frozen ({settings.freeze})" if settings.freeze != "off" else ""
         print(f"warm-up: {settings.warm_up}{frozen}")
 
@@ -173,6 +176,13 @@ class InspectMagics:
         print(f"{count} graph{'s' if count != 1 else ''} dropped, {bytes_text(freed)} came free")
         if saved > freed:
             print(f"{bytes_text(saved - freed)} more were shared: between graphs, or with names of yours")
+
+    def _set(self, magic: str, **texts: str) -> session.Settings:
+        """Change settings to what was typed."""
+        try:
+            return session.current().set(**{name: parse(name, text) for name, text in texts.items()})
+        except SettingError as error:
+            raise UsageError(f"%{magic}: {error}") from None
 
 
 def _options(magic: str, line: str, flags: tuple[str, ...] = (), values: tuple[str, ...] = ()) -> dict[str, str]:

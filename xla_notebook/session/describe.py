@@ -83,7 +83,7 @@ def event_text(event: Event, names: Mapping[int, str]) -> str:
         case Donation():
             shape = f"{event.spec.dtype} {shape_text(event.spec.shape)}"
             verb = "would have been donated" if event.would_be else "was donated"
-            return f"{event.name or 'a buffer'} ({shape}) {verb} by {_culprit(event, graph)}"
+            return f"{event.name or 'a buffer'} ({shape}) {verb} by {_culprit(event, graph)}{_taker(event)}"
         case Refused():
             return f"{event.name} of {graph} was not donated: {event.why}"
         case Hazard():
@@ -170,6 +170,12 @@ def _culprit(event: Donation, graph: str) -> str:
     if event.cause == "graph input":
         return f"a run of {graph}"
     return f"the warm-up of {graph}" if event.cause == "warm-up" else "a step barrier"
+
+
+def _taker(event: Donation) -> str:
+    if not event.taker:
+        return ""
+    return ", to its own new value" if event.taker == event.name else f": {event.taker} has its memory now"
 
 
 def _hazard_text(event: Hazard, graph: str) -> str:

@@ -152,7 +152,8 @@ class Donation(_Event):
     """A buffer was given to an output: it is dead (or, with `would_be`, would be without the guard).
 
     `handle` and `address` are the dead buffer's, None if nobody knew them while it lived. Where the backend
-    finds the buffer dead only later, `source` is the line of the last step barrier before.
+    finds the buffer dead only later, `source` is the line of the last step barrier before. `taker` is the tensor
+    that has the memory now, and `taker_handle` its handle, where step barriers were watched.
     """
 
     kind: ClassVar[EventKind] = "donation"
@@ -163,6 +164,8 @@ class Donation(_Event):
     handle: int | None
     address: int | None
     would_be: bool
+    taker: str
+    taker_handle: int | None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -342,6 +345,8 @@ def from_report(report: Report, seq: int, cell: CellRef | None, source: Source |
                 handle=report.handle or None,
                 address=report.address,
                 would_be=report.would_be,
+                taker=report.taker[:TEXT_LIMIT],
+                taker_handle=report.taker_handle,
             )
         case DonationRefused():
             return Refused(

@@ -58,11 +58,11 @@ class Looker:
         tensors = [tensor for tensor, _ in saved] + [found.tensor for found in walk.found.values()]
         owners: list[Sequence[Owner]] = [(owner,) for _, owner in saved]
         owners += [found.owners for found in walk.found.values()]
-        places = _places(tensors)
+        found = places(tensors)
         donated: frozenset[int] | None = None
         records: dict[object, BufferRecord] = {}
         handles: dict[int, tuple[weakref.ref[torch.Tensor], int]] = {}
-        for tensor, owned, place in zip(tensors, owners, places, strict=True):
+        for tensor, owned, place in zip(tensors, owners, found, strict=True):
             state: BufferState
             if isinstance(place, int):
                 state = "live"
@@ -91,9 +91,9 @@ class Looker:
         return Ledger(tuple(records.values()), walk.complete)
 
 
-def _places(tensors: Sequence[torch.Tensor]) -> list[int | str]:
+def places(tensors: Sequence[torch.Tensor]) -> list[int | str]:
     """For each tensor its buffer's handle, ``"pending"`` or ``"deleted"``."""
-    places: list[int | str] = ["pending"] * len(tensors)
+    result: list[int | str] = ["pending"] * len(tensors)
     settled = [i for i, pending in enumerate(runtime.pending(tensors)) if not pending]
     # One dead buffer fails the call for all, so a batch that fails is halved until the dead ones are alone.
     batches = [settled] if settled else []
@@ -106,9 +106,9 @@ def _places(tensors: Sequence[torch.Tensor]) -> list[int | str]:
                 half = len(batch) // 2
                 batches += [batch[:half], batch[half:]]
             elif _DELETED in str(error):
-                places[batch[0]] = "deleted"
+                result[batch[0]] = "deleted"
             # Otherwise its computation is only just being sent to the device: pending.
             continue
         for i, handle in zip(batch, found, strict=True):
-            places[i] = handle
-    return places
+            result[i] = handle
+    return result

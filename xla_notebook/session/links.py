@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from xla_notebook.session.buffers import Ledger
@@ -11,6 +11,8 @@ from xla_notebook.session.records import LiveGraph
 
 if TYPE_CHECKING:
     from xla_notebook.backend.guards import GuardReader
+    from xla_notebook.backend.observer import Report
+    from xla_notebook.session.aliasing import DonationWatch
     from xla_notebook.session.ledger import Looker
 
 
@@ -47,6 +49,21 @@ def clear_graphs() -> tuple[int, int]:
         return 0, 0
     dropped: tuple[int, int] = cache.clear()
     return dropped
+
+
+class BarrierWatch:
+    """Sees the donations of step barriers. Used only by someone who has torch_xla loaded."""
+
+    def __init__(self) -> None:
+        self._watch: DonationWatch | None = None
+
+    def __call__(self, namespace: Mapping[str, object], graphs: Iterable[LiveGraph]) -> Callable[[], Sequence[Report]]:
+        """See `DonationWatch.before`."""
+        if self._watch is None:
+            from xla_notebook.session.aliasing import DonationWatch
+
+            self._watch = DonationWatch()
+        return self._watch.before(namespace, graphs)
 
 
 class BufferLooks:

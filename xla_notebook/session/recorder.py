@@ -54,6 +54,8 @@ class Recorder:
         self._dropped: collections.deque[int] = collections.deque()
         # Dynamo names the guards that failed once, but a forbidden compile is tried again at the next call.
         self._refused: dict[object, tuple[Cause, ...]] = {}
+        # Donations of graphs' saved buffers that were seen at the barrier itself: graph and name of the buffer.
+        self._donations_told: set[tuple[int, str]] = set()
 
     @property
     def cell(self) -> CellRef | None:
@@ -72,6 +74,15 @@ class Recorder:
             return
         if isinstance(report, GraphTraced):
             report = self._told_truly(report)
+        if isinstance(report, Donated) and report.graph_id is not None and report.cause == "step barrier":
+            told = report.graph_id, report.name
+            if not report.saved:
+                self._donations_told.add(told)
+            elif told in self._donations_told:
+                # The graph finds at its next run what was seen at the barrier.
+                self._donations_told.discard(told)
+                self._add_hazard(report)
+                return
         cell, source = self.cell, self.places.of(report, self.graphs)
         event = from_report(report, self.timeline.tick(), cell, source)
         self.timeline.add(event)
@@ -98,7 +109,7 @@ class Recorder:
                 self._drop(report.graph_id)
             case Donated():
                 if report.saved:
-                    self._add_hazard(report, event)
+                    self._add_hazard(report)
             case Barrier() | DonationRefused():
                 pass
 
@@ -167,7 +178,7 @@ class Recorder:
         known = self.graphs.get(report.graph_id)
         return recompile_causes(guards, report.reason, record, known or self._last_like(record))
 
-    def _add_hazard(self, report: Donated, event: Event) -> None:
+    def _add_hazard(self, report: Donated) -> None:
         outcome: HazardOutcome = "raised"
         if report.would_be:
             outcome = "copied"
@@ -176,9 +187,9 @@ class Recorder:
         self.timeline.add(
             Hazard(
                 seq=self.timeline.tick(),
-                time_ns=event.time_ns,
-                cell=event.cell,
-                source=event.source,
+                time_ns=report.time_ns,
+                cell=self.cell,
+                source=self.places.of(report, self.graphs),
                 graph_id=report.graph_id,
                 name=report.name[:TEXT_LIMIT],
                 handle=report.handle or None,

@@ -23,6 +23,7 @@ CHOICES: Mapping[str, tuple[SettingValue, ...]] = types.MappingProxyType(
         "saved_buffers": get_args(SavedBuffers),
         "on_donated": get_args(OnDonated),
         "freeze": get_args(Freeze),
+        "watch_donations": (True, False),
     }
 )
 
@@ -41,6 +42,8 @@ class Settings:
     - `saved_buffers`: ``share`` the user's buffer or keep a private ``copy``.
     - `on_donated`: what a run does that finds its saved buffer dead: ``recover`` (trace anew) or ``raise``.
     - `freeze`: what a compile is from now on: nothing special (``off``), a warning (``warn``) or an ``error``.
+    - `watch_donations`: at each step barrier, wait for the device and tell which buffers were donated to
+      which tensors. Slow, because steps no longer overlap; for finding out, not for training.
     """
 
     warm_up: WarmUpMode = "compile"
@@ -48,6 +51,7 @@ class Settings:
     saved_buffers: SavedBuffers = "share"
     on_donated: OnDonated = "recover"
     freeze: Freeze = "off"
+    watch_donations: bool = False
 
     def replace(self, **values: SettingValue) -> Settings:
         """These settings with `values` in their place. Raises `SettingError` if any of them is wrong."""

@@ -12,7 +12,7 @@ import contextlib
 import os
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from xla_notebook.backend import observer
 from xla_notebook.backend.observer import GraphTraced, Report
@@ -20,7 +20,7 @@ from xla_notebook.session import export
 from xla_notebook.session.buffers import Ledger
 from xla_notebook.session.events import CellRef, Donation, Event, SettingValue
 from xla_notebook.session.freeze import FrozenError, FrozenWarning
-from xla_notebook.session.links import BufferLooks, DynamoGuards, backend_graphs
+from xla_notebook.session.links import BarrierWatch, BufferLooks, DynamoGuards, backend_graphs
 from xla_notebook.session.recorder import Recorder
 from xla_notebook.session.records import CellSummary, Changes, GraphRecord, LiveGraph, RunningCell, Snapshot
 from xla_notebook.session.settings import Freeze, Settings
@@ -56,6 +56,9 @@ class Session(observer.Observer):
         self._recorder = Recorder(capacity)
         self._attached = False
         self._look = BufferLooks()
+        self._watch = BarrierWatch()
+        # Where the names of tensors are looked up when a step barrier is watched: the notebook's namespace.
+        self.namespace: Mapping[str, object] = {}
         self._looked_seq = 0
 
     # ---- what the backend calls
@@ -89,6 +92,12 @@ class Session(observer.Observer):
                     self._empty_inbox()
                 finally:
                     self._busy = False
+
+    def before_barrier(self) -> Callable[[], Sequence[Report]] | None:
+        """Watch the step barrier that is about to run, if that is wanted. Called by the backend."""
+        if not self.settings.watch_donations:
+            return None
+        return self._watch(self.namespace, self._live_graphs())
 
     # ---- what the notebook calls around cells
 
