@@ -108,7 +108,7 @@ def _live_tensors() -> list[torch.Tensor]:
 def _names(namespace: Mapping[str, object]) -> dict[int, str]:
     walk = Walk()
     walk.add(notebook_roots(namespace))
-    return {key: found.owners[0].name for key, found in walk.found.items()}
+    return {key: found.owners[0][1] for key, found in walk.found.items()}
 
 
 def _spec(tensor: torch.Tensor) -> TensorSpec:

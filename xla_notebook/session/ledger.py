@@ -8,8 +8,10 @@ so it belongs on the thread that runs the cells, or between cells.
 
 from __future__ import annotations
 
+import dataclasses
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import torch
 
@@ -21,12 +23,27 @@ from xla_notebook.session.walk import Walk
 # What torch_xla says of a handle that was given away (PjRtComputationClient, "is deleted").
 _DELETED = "is deleted"
 
+_OwnerKey = tuple[OwnerKind, str] | tuple[OwnerKind, str, int]
+
+
+class _Seen(NamedTuple):
+    """A tensor at the last look, by a weak reference."""
+
+    tensor: weakref.ref[torch.Tensor]
+    handle: int
+    kind: tuple[torch.Size, torch.dtype]
+    owners: tuple[_OwnerKey, ...]
+    record: BufferRecord
+
 
 class Looker:
-    """Makes ledgers, and remembers by weak references which handles the tensors had at the last look."""
+    """Makes ledgers, and remembers by weak references what the tensors were at the last look.
+
+    A record whose tensor has the same buffer and owners as then is used again: most are.
+    """
 
     def __init__(self) -> None:
-        self._handles: dict[int, tuple[weakref.ref[torch.Tensor], int]] = {}
+        self._seen: dict[int, _Seen] = {}
 
     def look(
         self,
@@ -50,45 +67,64 @@ class Looker:
         donated_since: Callable[[], frozenset[int]],
     ) -> Ledger:
         walk = Walk()
-        saved: list[tuple[torch.Tensor, Owner]] = []
+        tensors: list[torch.Tensor] = []
+        owners: list[tuple[_OwnerKey, ...]] = []
         for name, graph in keepers:
             for position, tensor in enumerate(graph.saved):
-                saved.append((tensor, Owner("saved", f"{name}: constant {position}", graph.graph_id)))
+                tensors.append(tensor)
+                owners.append((("saved", f"{name}: constant {position}", graph.graph_id),))
         walk.add(roots)
-        tensors = [tensor for tensor, _ in saved] + [found.tensor for found in walk.found.values()]
-        owners: list[Sequence[Owner]] = [(owner,) for _, owner in saved]
-        owners += [found.owners for found in walk.found.values()]
-        found = places(tensors)
+        for found in walk.found.values():
+            tensors.append(found.tensor)
+            owners.append(tuple(found.owners))
         donated: frozenset[int] | None = None
         records: dict[object, BufferRecord] = {}
-        handles: dict[int, tuple[weakref.ref[torch.Tensor], int]] = {}
-        for tensor, owned, place in zip(tensors, owners, found, strict=True):
-            state: BufferState
-            if isinstance(place, int):
-                state = "live"
-                handles[id(tensor)] = weakref.ref(tensor), place
-            elif place == "pending":
-                state = "pending"
-            elif any(owner.kind == "saved" for owner in owned):
-                state = "stale"
-            else:
-                donated = donated_since() if donated is None else donated
-                last, handle = self._handles.get(id(tensor), (None, None))
-                state = "donated" if last is not None and last() is tensor and handle in donated else "deleted"
+        seen: dict[int, _Seen] = {}
+        for tensor, owned, place in zip(tensors, owners, places(tensors), strict=True):
+            last = self._seen.get(id(tensor))
+            if last is not None and last.tensor() is not tensor:
+                last = None
             # Tensors on one handle are one buffer. Without a handle each tensor stands for itself.
             key = place if isinstance(place, int) else (id(tensor), "no handle")
             known = records.get(key)
-            records[key] = BufferRecord(
-                handle=place if isinstance(place, int) else None,
-                shape=tuple(tensor.shape),
-                dtype=str(tensor.dtype).removeprefix("torch."),
-                nbytes=tensor.numel() * tensor.element_size(),
-                state=state,
-                owners=(*(known.owners if known is not None else ()), *owned),
-                tensors=1 + (known.tensors if known is not None else 0),
-            )
-        self._handles = handles
+            kind = tensor.shape, tensor.dtype
+            # The kind too, because torch_xla uses numbers of handles again and a tensor can get other data.
+            if known is None and last is not None and last[1:4] == (place, kind, owned):
+                record = last.record
+                seen[id(tensor)] = last
+            else:
+                state: BufferState
+                if isinstance(place, int):
+                    state = "live"
+                elif place == "pending":
+                    state = "pending"
+                elif any(owner[0] == "saved" for owner in owned):
+                    state = "stale"
+                else:
+                    donated = donated_since() if donated is None else donated
+                    state = "donated" if last is not None and last.handle in donated else "deleted"
+                record = _record(tensor, state, place, owned)
+                if isinstance(place, int):
+                    seen[id(tensor)] = _Seen(weakref.ref(tensor), place, kind, owned, record)
+            records[key] = record if known is None else _joined(known, record)
+        self._seen = seen
         return Ledger(tuple(records.values()), walk.complete)
+
+
+def _record(tensor: torch.Tensor, state: BufferState, place: int | str, owners: Iterable[_OwnerKey]) -> BufferRecord:
+    return BufferRecord(
+        handle=place if isinstance(place, int) else None,
+        shape=tuple(tensor.shape),
+        dtype=str(tensor.dtype).removeprefix("torch."),
+        nbytes=tensor.numel() * tensor.element_size(),
+        state=state,
+        owners=tuple(Owner(*owner) for owner in owners),
+        tensors=1,
+    )
+
+
+def _joined(first: BufferRecord, second: BufferRecord) -> BufferRecord:
+    return dataclasses.replace(first, owners=first.owners + second.owners, tensors=first.tensors + second.tensors)
 
 
 def places(tensors: Sequence[torch.Tensor]) -> list[int | str]:

@@ -154,6 +154,7 @@ class Recorder:
             record = retraced(known, report, event.cell, event.source)
         causes = self._causes(report, guards, record)
         self._refused.pop(_identity(report), None)
+        self._forget_donations(report.graph_id)
         self._put(record)
         if causes:
             self.timeline.add(
@@ -274,6 +275,7 @@ class Recorder:
     def _drop(self, graph_id: int) -> None:
         """Mark a graph's record, and forget the one that was dropped longest ago if there are too many."""
         record = self.graphs.get(graph_id)
+        self._forget_donations(graph_id)
         if record is None:
             return
         self._put(dataclasses.replace(record, state="dropped", saved_nbytes=0, saved_count=0))
@@ -282,6 +284,10 @@ class Recorder:
             oldest = self._dropped.popleft()
             del self.graphs[oldest]
             self.forgotten.append((oldest, self.timeline.tick()))
+
+    def _forget_donations(self, graph_id: int) -> None:
+        """The graph has new saved buffers, or none."""
+        self._donations_told = {told for told in self._donations_told if told[0] != graph_id}
 
 
 def _identity(report: GraphTraced) -> object:

@@ -11,17 +11,16 @@ import collections
 import dataclasses
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import torch
 
-from xla_notebook.session.buffers import Owner, OwnerKind
+from xla_notebook.session.buffers import OwnerKind
 
 OBJECT_LIMIT = 200_000
 NAME_LIMIT = 8
 
 _Kind = Literal["atom", "tensor", "module", "optimizer", "mapping", "items", "instance"]
-_Children = Iterator[tuple[object, str, OwnerKind]]
 
 # Large, and without tensors of the user's: walking through a figure or a data frame only costs time.
 _OPAQUE = frozenset(
@@ -39,6 +38,8 @@ _ITERATORS: tuple[tuple[type, Callable[[Any], Iterable[Any]]], ...] = (
 _IPYTHON_NAMES = frozenset({"In", "Out", "_", "__", "___", "_dh", "_ih", "_oh"})
 
 _DESCRIPTORS = (types.GetSetDescriptorType, types.MemberDescriptorType)
+
+_MODULE_PARTS = frozenset({"_parameters", "_buffers", "_modules"})
 
 # The real ones: a metaclass may shadow the attributes of the same names.
 _mro_of: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
@@ -60,12 +61,15 @@ class _Class:
     slots: list[tuple[str, Any]]
 
 
+_Waiting = tuple[_Class, Any, str, OwnerKind]
+
+
 @dataclasses.dataclass(slots=True)
 class Found:
     """An XLA tensor and who reaches it."""
 
     tensor: torch.Tensor
-    owners: list[Owner]
+    owners: list[tuple[OwnerKind, str]]
 
 
 def notebook_roots(namespace: Mapping[str, object]) -> Iterator[tuple[object, str, OwnerKind]]:
@@ -112,87 +116,103 @@ class Walk:
         self._left = limit
         self._seen: set[int] = set()
         self._classes: dict[int, _Class] = {}
+        self._waiting: collections.deque[_Waiting] = collections.deque()
 
     def add(self, roots: Iterable[tuple[object, str, OwnerKind]]) -> None:
         """Visit everything that `roots` reach, breadth first: the shortest name of a tensor comes first."""
-        waiting = collections.deque(roots)
-        optimizers: list[tuple[object, str, OwnerKind]] = []
+        for value, name, owner in roots:
+            self._visit(value, name, owner)
+        optimizers: list[_Waiting] = []
         deferring = True
+        waiting, seen = self._waiting, self._seen
         while waiting or optimizers:
             if not waiting:
                 # Last, because their state is named by the names of the parameters.
                 waiting.extend(optimizers)
                 optimizers = []
                 deferring = False
-            value, name, owner = waiting.popleft()
-            known = self._classes.get(id(type(value))) or self._learn(type(value))
-            if known.kind == "atom":
-                continue
+            known, value, name, owner = item = waiting.popleft()
             if known.kind == "optimizer" and deferring:
-                optimizers.append((value, name, owner))
+                optimizers.append(item)
             elif known.kind == "tensor":
-                waiting.extend(self._tensor(cast(torch.Tensor, value), name, owner))
-            elif id(value) not in self._seen:
+                self._tensor(value, name, owner)
+            elif id(value) not in seen:
                 if self._left <= 0:
                     self.complete = False
+                    waiting.clear()
                     return
                 self._left -= 1
-                self._seen.add(id(value))
-                waiting.extend(self._children(known, value, name, owner))
+                seen.add(id(value))
+                self._children(known, value, name, owner)
 
-    def _tensor(self, tensor: torch.Tensor, name: str, owner: OwnerKind) -> _Children:
+    def _visit(self, value: object, name: str, owner: OwnerKind) -> None:
+        known = self._classes.get(id(type(value))) or self._learn(type(value))
+        if known.kind != "atom":
+            self._waiting.append((known, value, name, owner))
+
+    def _is_atom(self, value: object) -> bool:
+        """Asked before a name is made, because most values are atoms and making names is what costs."""
+        return (self._classes.get(id(type(value))) or self._learn(type(value))).kind == "atom"
+
+    def _tensor(self, tensor: torch.Tensor, name: str, owner: OwnerKind) -> None:
         known = self.found.get(id(tensor))
         if known is not None:
             if len(known.owners) < NAME_LIMIT:
-                known.owners.append(Owner(owner, name))
+                known.owners.append((owner, name))
             return
         if not tensor.is_xla:  # type: ignore[attr-defined]  # torch's stubs lack it
             return
-        self.found[id(tensor)] = Found(tensor, [Owner(owner, name)])
+        self.found[id(tensor)] = Found(tensor, [(owner, name)])
         # Reading the gradient of a tensor that is no leaf would print a warning.
         if tensor.is_leaf and tensor.grad is not None:
-            yield tensor.grad, f"{name}.grad", "gradient"
+            self._visit(tensor.grad, f"{name}.grad", "gradient")
 
-    def _children(self, known: _Class, value: Any, name: str, owner: OwnerKind) -> _Children:
+    def _children(self, known: _Class, value: Any, name: str, owner: OwnerKind) -> None:
         if known.kind == "mapping":
             for key, item in self._read(dict.items, value):
-                yield item, f"{name}[{self._key(key)}]", owner
+                if not self._is_atom(item):
+                    self._visit(item, f"{name}[{self._key(key)}]", owner)
         elif known.iterate is not None:
             unordered = issubclass(known.cls, set | frozenset)
             for index, item in enumerate(self._read(known.iterate, value)):
-                yield item, f"{name}{{...}}" if unordered else f"{name}[{index}]", owner
+                if not self._is_atom(item):
+                    self._visit(item, f"{name}{{...}}" if unordered else f"{name}[{index}]", owner)
         elif known.kind == "module":
-            yield from self._module(known, value, name)
+            self._module(known, value, name)
         else:
             kept: OwnerKind = "optimizer" if known.kind == "optimizer" else owner
             for attribute, item in self._attributes(known, value):
-                yield item, f"{name}.{attribute}", kept
+                if not self._is_atom(item):
+                    self._visit(item, f"{name}.{attribute}", kept)
 
-    def _module(self, known: _Class, module: Any, name: str) -> _Children:
+    def _module(self, known: _Class, module: Any, name: str) -> None:
         for attribute, item in self._attributes(known, module):
-            if attribute in ("_parameters", "_buffers", "_modules") and issubclass(type(item), dict):
+            if attribute in _MODULE_PARTS and issubclass(type(item), dict):
                 for key, part in self._read(dict.items, item):
                     child = key if type(key) is str else self._key(key)
-                    yield part, f"{name}[{child}]" if child.isdigit() else f"{name}.{child}", "module"
-            elif not attribute.startswith("_"):
-                yield item, f"{name}.{attribute}", "module"
+                    self._visit(part, f"{name}[{child}]" if child.isdigit() else f"{name}.{child}", "module")
+            elif not attribute.startswith("_") and not self._is_atom(item):
+                self._visit(item, f"{name}.{attribute}", "module")
 
-    def _attributes(self, known: _Class, value: object) -> Iterator[tuple[str, object]]:
+    def _attributes(self, known: _Class, value: object) -> list[tuple[str, object]]:
+        found: list[tuple[str, object]] = []
         if known.dictionary is not None:
-            for attribute, item in self._read(dict.items, known.dictionary.__get__(value)):
-                yield str(attribute), item
+            found = self._read(dict.items, known.dictionary.__get__(value))
+            if any(type(attribute) is not str for attribute, _ in found):
+                found = [(str(attribute), item) for attribute, item in found]
         for attribute, slot in known.slots:
             try:
-                yield attribute, slot.__get__(value)
+                found.append((attribute, slot.__get__(value)))
             except AttributeError:
                 continue  # a slot that was never assigned
+        return found
 
     def _key(self, key: object) -> str:
         """A dictionary's key as text, if that takes no code of the user's."""
         if type(key) in (str, int, bool, float):
             return repr(key)
         found = self.found.get(id(key))
-        return found.owners[0].name if found is not None else f"<{type(key).__name__}>"
+        return found.owners[0][1] if found is not None else f"<{type(key).__name__}>"
 
     def _read(self, getter: Callable[[Any], Iterable[Any]], value: object) -> list[Any]:
         """All items of a container; none if another thread changes it meanwhile."""

@@ -320,3 +320,18 @@ def test_without_any_look_nothing_is_loaded() -> None:
         "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_second_look_tells_what_changed_between(session: Session) -> None:
+    """Records of a look are used again by the next one, but only where nothing changed."""
+    kept, moved, named = on_device(3), on_device(3), on_device(3)
+    namespace: dict[str, object] = {"kept": kept, "moved": moved, "named": named}
+    first = by_name(session.buffers(namespace))
+    moved.data = on_device(5)
+    namespace["twin"] = named.detach()
+    second = by_name(session.buffers(namespace))
+    assert second["kept"] is first["kept"]
+    assert (second["moved"].shape, second["moved"].handle) == ((5,), runtime.handle(moved))
+    assert (second["named"].names, second["named"].tensors) == (("named", "twin"), 2)
+    del namespace["twin"]
+    assert by_name(session.buffers(namespace))["named"] == first["named"]
