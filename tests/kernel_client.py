@@ -96,7 +96,7 @@ class Kernel:
             kind, content = message["msg_type"], message["content"]
             if kind == "stream":
                 shown.outputs.append({"type": kind, **content})
-            elif kind in ("execute_result", "display_data"):
+            elif kind in ("execute_result", "display_data", "update_display_data"):
                 shown.outputs.append({"type": kind, "data": content["data"]})
             elif kind == "error":
                 shown.outputs.append({"type": kind, "name": None})

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from xla_notebook import session
+from xla_notebook.backend import observer
 from xla_notebook.notebook import quiet
+from xla_notebook.notebook.progress import Progress, line_for
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -20,6 +22,8 @@ class Hooks:
         self._callbacks: list[tuple[str, Callable[..., None]]] = []
         self._begun = 0
         self._reporting = False
+        line = line_for(ip)
+        self._progress = None if line is None else Progress(line)
         self.cell_id: str | None = None
         """The notebook's id of the running cell; None where the front end gives none."""
         self.count = ip.execution_count
@@ -32,9 +36,14 @@ class Hooks:
             guarded = self._guarded(event, callback)
             self._ip.events.register(event, guarded)
             self._callbacks.append((event, guarded))
+        if self._progress is not None:
+            observer.attach(self._progress)
 
     def remove(self) -> None:
         """Undo `install`. A cell that is running ends without a report."""
+        if self._progress is not None:
+            observer.detach(self._progress)
+            self._progress.end(None)
         while self._callbacks:
             event, callback = self._callbacks.pop()
             if callback in self._ip.events.callbacks[event]:
@@ -44,11 +53,16 @@ class Hooks:
             session.current().end_cell()
 
     def compiling(self, filename: str, quiet: bool) -> None:
-        """Note that the running cell is one of ours, whose source is known as `filename`."""
+        """Note that the running cell is one of ours, whose source is known as `filename`.
+
+        Nothing is said about the graphs of a `quiet` one.
+        """
         current = session.current()
         cell = session.CellRef(self.count, self.cell_id)
         current.name_file(filename, cell)
         self._reporting = not quiet
+        if quiet and self._progress is not None:
+            self._progress.silence()
 
     def _before(self, *args: Any) -> None:
         # IPython passes an ExecutionInfo; it has changed its arguments before, so none is relied on.
@@ -58,6 +72,8 @@ class Hooks:
         history = self._ip.history_manager
         self.count = len(history.input_hist_parsed) if history is not None else self._ip.execution_count
         quiet.take()
+        if self._progress is not None and not self._begun:
+            self._progress.begin()
         session.current().begin_cell(self.count, self.cell_id, self._filename(*args))
         self._begun += 1
 
@@ -75,13 +91,14 @@ class Hooks:
         self._begun -= 1
         summary = session.current().end_cell()
         reporting, self._reporting = self._reporting, False
-        result = args[0] if args else None
-        if not reporting or summary is None or not getattr(result, "success", True):
-            return
-        for notice in quiet.take():
-            print(f"xla_notebook: {notice}")
-        line = summary.line()
-        if line is not None:
+        worked = summary is not None and getattr(args[0] if args else None, "success", True)
+        line = summary.line() if summary is not None and worked else None
+        if reporting and worked:
+            for notice in quiet.take():
+                print(f"xla_notebook: {notice}")
+        # Whatever cell it was: the live line has been seen, and ends as the summary.
+        in_place = self._progress is not None and not self._begun and self._progress.end(line)
+        if reporting and line is not None and not in_place:
             print(line)
 
     def _guarded(self, event: str, callback: Callable[..., None]) -> Callable[..., None]:
