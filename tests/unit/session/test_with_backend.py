@@ -6,6 +6,7 @@ import gc
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -19,6 +20,7 @@ from xla_notebook.session.events import BarrierRan, Dropped, Frozen, Hazard, Rec
 from xla_notebook.session.hlo import op_histogram
 from xla_notebook.session.links import clear_graphs
 from xla_notebook.session.settings import to_backend
+from xla_notebook.session.walk import Walk
 
 
 @pytest.fixture
@@ -301,3 +303,21 @@ def test_hlo_of_a_graph_has_the_users_lines_and_costs_nothing(session: Session) 
     assert (compile_count(), only(session)) == before
     with pytest.raises(LookupError, match="graph 0 is gone"):
         session.hlo_text(0)
+
+
+def test_nobody_looking_costs_no_look_and_runs_are_not_reported(session: Session) -> None:
+    x, y = on_device(2, 3), on_device(3)
+    step = compiled(scale)
+    step(x, y)
+    never = AssertionError("nobody looks")
+    with mock.patch.object(Walk, "add", side_effect=never), mock.patch.object(gc, "get_objects", side_effect=never):
+        before = session.snapshot().seq
+        with mock.patch.object(session, "report", side_effect=never):
+            for _ in range(10):
+                step(x, y)
+        assert session._recorder.timeline.seq == before
+        with session.cell(1):
+            x.add_(1)
+            torch_xla.sync()
+    assert [event.kind for event in session.changes(before).events] == ["barrier"]
+    assert only(session).runs == 11
