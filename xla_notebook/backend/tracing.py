@@ -25,7 +25,7 @@ import dataclasses
 import functools
 import hashlib
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -94,13 +94,15 @@ def trace(
     lazy = [t for t, waits in zip(tensors, runtime.pending(tensors), strict=True) if waits]
     if lazy:
         runtime.materialize(lazy)
-    with _quiet(device):
-        marks = [(t, runtime.get_donation(t)) for t in tensors]
-        for tensor, mark in marks:
+    with _quiet(device), contextlib.ExitStack() as restoring:
+        recording = _Recording(segment, literals, device)
+        restoring.callback(recording.forget)
+        for tensor in tensors:
+            mark = runtime.get_donation(tensor)
+            restoring.callback(_insist, _mark, tensor, mark)
             if mark:
                 # Which inputs this graph donates is decided by `donated` alone.
                 runtime.set_donation(tensor, False)
-        recording = _Recording(segment, literals, device)
         try:
             recording.stand_in(values)
             recording.run()
@@ -111,11 +113,20 @@ def trace(
             if error.__traceback__ is not None:
                 traceback.clear_frames(error.__traceback__)
             raise
-        finally:
-            recording.forget()
-            for tensor, mark in marks:
-                if runtime.get_donation(tensor) != mark:
-                    runtime.set_donation(tensor, mark)
+
+
+def _mark(tensor: torch.Tensor, mark: bool) -> None:
+    if runtime.get_donation(tensor) != mark:
+        runtime.set_donation(tensor, mark)
+
+
+def _insist(restore: Callable[..., None], *args: Any) -> None:
+    """Run a step that puts something back; if an interrupt hits it, once more before passing that on."""
+    try:
+        restore(*args)
+    except BaseException:
+        restore(*args)
+        raise
 
 
 def hlo_text(segment: Segment, signature: Sequence[Any], literals: Mapping[Node, Any], device: torch.device) -> str:
@@ -152,7 +163,7 @@ def _quiet(device: torch.device) -> Iterator[None]:
         try:
             yield
         finally:
-            runtime.set_rng_seed(seed)
+            _insist(runtime.set_rng_seed, seed)
 
 
 @contextlib.contextmanager
