@@ -33,7 +33,7 @@ def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]
 def values(*shape: int, seed: int = 0, device: torch.device = CPU, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     """Normal random values that depend on nothing but the shape and the seed."""
     generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=generator).to(dtype).to(device)
+    return torch.randn(shape, generator=generator).to(dtype).to(device)
 
 
 # Comparing -------------------------------------------------------------------------------------------
