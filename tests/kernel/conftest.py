@@ -1,4 +1,4 @@
-"""A real IPython kernel for the tests of this directory, one for each test module."""
+"""Real IPython kernels for the tests of this directory."""
 
 from __future__ import annotations
 
@@ -9,12 +9,28 @@ from pathlib import Path
 import pytest
 from kernel_client import Kernel
 
+PRELUDE = Path(__file__).with_name("prelude.py").read_text()
+
+
+@pytest.fixture(scope="session")
+def _loaded_kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
+    with Kernel(tmp_path_factory.mktemp("kernel")) as started:
+        started.check(PRELUDE)
+        yield started
+
 
 @pytest.fixture(scope="module")
-def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
-    """A kernel with the extension loaded; tests of a module share it and its names."""
+def kernel(_loaded_kernel: Kernel) -> Kernel:
+    """A kernel with the extension loaded, shared by all modules; each begins with the prelude's names alone."""
+    _loaded_kernel.check("forget_names()")
+    return _loaded_kernel
+
+
+@pytest.fixture(scope="module")
+def own_kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
+    """The same, for a module that resets the kernel, or that expects nothing to be compiled yet."""
     with Kernel(tmp_path_factory.mktemp("kernel")) as started:
-        started.check(Path(__file__).with_name("prelude.py").read_text())
+        started.check(PRELUDE)
         yield started
 
 

@@ -1,6 +1,7 @@
 # Runs in the kernel before the tests of a module.
 import json  # noqa: F401  (used by cells)
 import re
+import warnings
 
 import torch
 import torch.nn.functional as F  # noqa: F401
@@ -9,6 +10,9 @@ import torch_xla.core.xla_model as xm
 import torch_xla.debug.metrics as met
 
 get_ipython().run_line_magic("load_ext", "xla_notebook")  # noqa: F821
+
+# The session would record nothing from there on, and later tests would fail for a reason that nobody sees.
+warnings.filterwarnings("error", message="xla_notebook: .* gets no more reports")
 
 dev = torch_xla.device()
 
@@ -43,3 +47,12 @@ def describe(value):
 def visible(before):
     names = [k for k in globals() if not k.startswith("_") and k not in before and k not in ("In", "Out")]
     return {k: describe(globals()[k]) for k in sorted(names)}
+
+
+def forget_names():
+    """Leave the names that this file binds and those of IPython."""
+    for name in [k for k in globals() if k not in _known and not k.startswith("_")]:
+        del globals()[name]
+
+
+_known = set(globals())

@@ -17,6 +17,16 @@ from nbformat.v4 import new_code_cell, new_notebook
 pytestmark = pytest.mark.kernel
 
 SETUP = "%load_ext xla_notebook\nimport torch, torch_xla\nx = torch.ones(2, 3).to('xla')"
+# Its one graph takes seconds to compile, and is shown to do so at once.
+SLOW = """%%xla_compile
+from xla_notebook.notebook import progress
+progress.DELAY_S = 0.02
+t = torch.ones(9, 9).to('xla')
+def chain(t):
+    for _ in range(60):
+        t = (t @ t).softmax(-1).tan().log1p().expm1().atan().erf()
+    return t
+out = chain(t)"""
 FAILS = "%%xla_compile\nprint('before')\na = x + 1\nb = x @ x\nprint('after')"
 
 
@@ -26,13 +36,34 @@ def notebook(*sources: str) -> nbformat.NotebookNode:
     return made
 
 
-def test_nbclient_fails_at_the_cell_that_raises_and_keeps_what_was_printed(tmp_path: Path) -> None:
-    made = notebook(SETUP, FAILS, "print('never')")
-    with pytest.raises(CellExecutionError, match="cannot matrix-multiply"):
-        NotebookClient(made, timeout=240, resources={"metadata": {"path": str(tmp_path)}}).execute()
-    printed = [output.text for output in made.cells[1].outputs if output.output_type == "stream"]
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> tuple[nbformat.NotebookNode, CellExecutionError]:
+    """A notebook as nbclient leaves it: one cell compiled for long, a later one raised."""
+    made = notebook(SETUP, SLOW, FAILS, "print('never')")
+    place = {"metadata": {"path": str(tmp_path_factory.mktemp("headless"))}}
+    with pytest.raises(CellExecutionError) as caught:
+        NotebookClient(made, timeout=240, resources=place).execute()
+    return made, caught.value
+
+
+def test_nbclient_fails_at_the_cell_that_raises_and_keeps_what_was_printed(
+    stopped: tuple[nbformat.NotebookNode, CellExecutionError],
+) -> None:
+    made, error = stopped
+    assert "cannot matrix-multiply" in str(error)
+    printed = [output.text for output in made.cells[2].outputs if output.output_type == "stream"]
     assert printed == ["before\n"]
-    assert made.cells[2].outputs == []
+    assert made.cells[3].outputs == []
+
+
+def test_a_headless_run_keeps_the_summary_of_a_long_compile_and_no_live_line(
+    stopped: tuple[nbformat.NotebookNode, CellExecutionError],
+) -> None:
+    made, _ = stopped
+    (output,) = made.cells[1].outputs
+    assert output.output_type == "display_data"
+    assert output.data["text/plain"].startswith("1 graph compiled in ")
+    assert "compiling graph" not in nbformat.writes(made)
 
 
 def test_papermill_fails_at_the_cell_that_raises(tmp_path: Path) -> None:

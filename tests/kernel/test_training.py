@@ -30,6 +30,9 @@ for epoch in range(2):
         losses.append(loss)
 """
 
+# With a step barrier, or the whole loop would be one large graph.
+PLAIN_LOOP = f"{LOOP.format(magic='# plain')}        torch_xla.sync()\n"
+
 OPTIMIZERS = ["SGD(model.parameters(), lr=0.1)", "SGD(model.parameters(), lr=0.1, momentum=0.9)"]
 
 
@@ -52,7 +55,7 @@ def test_each_step_executes_three_graphs_and_compiles_nothing_after_the_second(k
 @pytest.mark.parametrize("optimizer", [*OPTIMIZERS, "Adam(model.parameters())"])
 def test_the_losses_are_those_of_the_plain_cell(kernel: Kernel, optimizer: str) -> None:
     kernel.check(SETUP.format(optimizer=optimizer))
-    kernel.check(LOOP.format(magic="# plain"))
+    kernel.check(PLAIN_LOOP)
     plain = kernel.value("[v.item() for v in losses]")
     kernel.check(SETUP.format(optimizer=optimizer))
     kernel.check(LOOP.format(magic="%%xla_compile"))
