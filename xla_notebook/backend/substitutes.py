@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch._C import DispatchKey
+from torch._decomp import decompositions
 from torch._higher_order_ops.auto_functionalize import (
     _generate_new_op_kwargs_from_bases,
     auto_functionalized_v2,
@@ -40,9 +41,18 @@ def _dropout_backward(grad_output: torch.Tensor, mask: torch.Tensor, scale: floa
     return grad_output * mask.to(grad_output.dtype) * scale
 
 
+def _batch_norm_backward(*args: Any) -> Any:
+    """In evaluation torch_xla's kernel fails for want of a batch mean; in training it is left alone."""
+    train = args[7]
+    return NotImplemented if train else decompositions.native_batch_norm_backward(*args)
+
+
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     torch.ops.aten.native_dropout.default: _dropout,
     torch.ops.aten.native_dropout_backward.default: _dropout_backward,
+    # torch_xla's kernel takes the input for the result, which is right only where the two agree in sign.
+    torch.ops.aten.elu_backward.default: decompositions.elu_backward,
+    torch.ops.aten.native_batch_norm_backward.default: _batch_norm_backward,
 }
 
 
@@ -164,8 +174,33 @@ def _group_norm(input: torch.Tensor, *args: Any) -> Any:
     return torch.ops.aten.native_group_norm.default._op_dk(DispatchKey.AutogradXLA, input, *args)
 
 
+# Composite operators with an XLA kernel but no autograd kernel beside it. The dispatcher then takes them for
+# not differentiable, and AOTAutograd silently gives no gradient (``x.std(1)``, ``F.kl_div``, ``F.selu``,
+# ``torch.inverse``). Traced through their composition they have one.
+
+
+def _lose_their_gradient() -> list[torch._ops.OpOverload]:
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    operators = []
+    for full_name in torch._C._dispatch_get_all_op_names():
+        namespace, _, name = full_name.partition("::")
+        packet, _, overload = name.partition(".")
+        if namespace != "aten" or packet.startswith("_") or packet.endswith("_") or overload in _WRITES_OUT:
+            continue
+        if has(full_name, "XLA") and has(full_name, "CompositeImplicitAutograd") and not has(full_name, "AutogradXLA"):
+            operators.append(getattr(getattr(torch.ops.aten, packet), overload or "default"))
+    return operators
+
+
+# Overloads that write into arguments of theirs.
+_WRITES_OUT = ("out", "U", "Q")
+
+
 def install() -> None:
-    """Let tracing with symbolic sizes find the kernels above. Calling it again changes nothing."""
+    """Let tracing find the kernels above. Calling it again changes nothing."""
+    for operator in _lose_their_gradient():
+        if DispatchKey.AutogradXLA not in operator.py_kernels:
+            operator.py_impl(DispatchKey.AutogradXLA)(operator.decompose)
     for operator, kernel in (
         (torch.ops.aten.native_layer_norm.default, _layer_norm),
         (torch.ops.aten.native_group_norm.default, _group_norm),

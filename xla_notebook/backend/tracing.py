@@ -232,6 +232,8 @@ class _Recording:
                     raise
                 found[node.name] = "fell back to the host"
                 break
+            if is_on_xla(env[node]):
+                env[node] = _as_declared(env[node], node)
             now = runtime.host_reads()
             if now != reads:
                 reads = now
@@ -313,6 +315,18 @@ class _Recording:
         digest.update(repr([(p.kind, p.index) for p in parameters]).encode())
         digest.update(repr(sorted(donated)).encode())
         return int.from_bytes(digest.digest(), "big") >> 4
+
+
+def _as_declared(value: torch.Tensor, node: Node) -> torch.Tensor:
+    """`value`, cast to the type that the graph says if XLA computes it in another that loses nothing of it.
+
+    A device that represents a type by a narrower one (int64 by int32, say) is left alone.
+    """
+    declared, computed = node.meta["val"].dtype, runtime.computed_type(value)
+    if computed is None or computed == declared or torch.promote_types(computed, declared) == declared:
+        return value
+    # The first cast is empty, but lets the second one be recorded.
+    return value.to(computed).to(declared)
 
 
 def _reads_only_literals(node: Node, env: Mapping[Node, Any]) -> bool:
