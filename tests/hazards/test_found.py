@@ -17,7 +17,6 @@ WIDENED = [
 
 
 @pytest.mark.parametrize(("dtype", "scalar"), WIDENED, ids=str)
-@pytest.mark.xfail(reason="XLA computes in the 0-dim tensor's dtype, and the backend returns what XLA computed")
 def test_scalar_tensor_does_not_widen_the_result(dtype: torch.dtype, scalar: torch.dtype) -> None:
     """Lazily, a tensor remembers the dtype that PyTorch says, whatever XLA computes in."""
 
@@ -32,7 +31,6 @@ def test_scalar_tensor_does_not_widen_the_result(dtype: torch.dtype, scalar: tor
     assert torch.equal(got.cpu(), want)
 
 
-@pytest.mark.xfail(reason="XLA's own where() takes its first value's dtype: 2.5 becomes 2, and so it does lazily")
 def test_where_promotes() -> None:
     def choose(condition: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return torch.where(condition, x, y)

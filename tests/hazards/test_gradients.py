@@ -294,34 +294,14 @@ MODULES.update(
 )
 
 
-# Why these are wrong, or refused. Silent: a gradient is lost where an operator is composite, and has an XLA kernel
-# without an autograd kernel beside it; a value has another dtype than the graph says.
-_LOST = "AOTAutograd loses the gradient of a composite operator that has an XLA kernel"
-_ELU = "torch_xla's elu_backward takes the input for the result"
-_DTYPE = "the result's dtype is not the one that the graph says"
+# Why these are wrong, or refused.
 _FAKE = "torch_xla's autograd kernel does not take fake tensors"
 WRONG = {
-    "ELU": _ELU,
-    "CELU": _ELU,
-    "SELU": _LOST,
-    "KLDiv-loss": _LOST,
-    "KLDiv-log-loss": _LOST,
     "MultiLabelMargin-loss": "AOTAutograd's multilabel_margin_loss is wrong on XLA",
     "MaxPool2d-dilated": _FAKE,
     "MaxPool3d": _FAKE,
-    "BatchNorm2d-eval": "torch_xla's native_batch_norm_backward wants a mean in evaluation",
-    "std": _LOST,
-    "diag": _LOST,
-    "inverse": _LOST,
-    "svd": _LOST,
-    "torch-qr": _LOST,
-    "torch-cross": _LOST,
-    "kl-div": _LOST,
     "slogdet": "torch_xla's slogdet gives no LU",
-    "count-nonzero": _DTYPE,
     "norm-infinite": "torch_xla's norm is wrong for infinite p",
-    "celu-alpha": _ELU,
-    "complex-abs": _DTYPE,
     "affine-grid": _FAKE,
 }
 

@@ -223,7 +223,6 @@ def first_draw() -> torch.Tensor:
 
 @pytest.mark.parametrize("after", [False, True], ids=["instead of the step", "after the step"])
 @pytest.mark.parametrize("error", [Injected, KeyboardInterrupt])
-@pytest.mark.xfail(strict=True, reason="an interrupt between taking off and restoring donation marks loses them")
 def test_at_each_step(error: type[BaseException], after: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     saboteur = Saboteur(error, after)
     saboteur.install(monkeypatch)
