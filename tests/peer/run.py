@@ -159,7 +159,7 @@ def main() -> int:
     for result in excused:
         print(f"\nexpected: {result.test}\n  {EXCEPTIONS[result.test]}")
     for test in stale:
-        print(f"\npasses, so it need not be listed: {test}")
+        print(f"\npassed this time, though listed: {test}")
     for result in unexcused:
         print(f"\n{result.outcome.upper()}: {result.test}\n  {result.why}")
     passed = sum(r.outcome == "passed" for r in results)
