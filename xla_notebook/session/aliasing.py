@@ -57,7 +57,11 @@ class DonationWatch:
             with torch._C.DisableTorchFunctionSubclass():
                 names = _names(namespace)
                 self._names = self._places_of(_live_tensors(), names)
-                takers = {runtime.address(tensor): names.get(id(tensor), "") for tensor in reversed(lazy)}
+                takers: dict[int | None, str] = {}
+                for tensor in lazy:
+                    # Several tensors may be on one buffer; one that has a name says more.
+                    address = runtime.address(tensor)
+                    takers[address] = takers.get(address) or names.get(id(tensor), "")
                 handles = {runtime.address(tensor): runtime.handle(tensor) for tensor in lazy}
                 found = []
                 for tensor, now, (handle, address) in zip(data, places(data), buffers, strict=True):
