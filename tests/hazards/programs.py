@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 # Dynamo cannot trace these on XLA tensors, and says so: t_(), unsqueeze_(), squeeze_() on an argument.
 METADATA_UPDATES = False
 # XLA lets a 0-dim tensor widen the dtype, and the backend returns what XLA computed (see test_found.py).
-WIDENING_SCALARS = False
+WIDENING_SCALARS = True
 
 _LARGEST = 1024.0
 _LARGEST_BFLOAT16 = 32.0

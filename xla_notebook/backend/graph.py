@@ -60,7 +60,7 @@ class CachedGraph:
         self._device = device
         self._owner = owner
         # Positions of inputs that came pending before: looked at first, as an exception costs more.
-        self._often_pending: tuple[int, ...] = ()
+        self._often_pending = traced.pending
         self._constants: dict[bytes, torch.Tensor] = {}
         self.load(traced)
 
@@ -141,14 +141,17 @@ class CachedGraph:
         positions = [i for i in self._often_pending if is_on_xla(inputs[i])]
         waiting = runtime.pending([inputs[i] for i in positions])
         lazy = [i for i, waits in zip(positions, waiting, strict=True) if waits]
+        if not lazy:
+            self._often_pending = ()
         if not lazy or runtime.skips_pending_check():
             return inputs
         known = {i: buffer for i in lazy if (buffer := self._constant(inputs[i])) is not None}
-        rest = [inputs[i] for i in lazy if i not in known]
-        if rest:
-            runtime.increment_counter("DynamoSyncInputExecuteTime", 1)
-            runtime.materialize(rest)
-        return [known.get(i, value) for i, value in enumerate(inputs)] if known else inputs
+        if len(known) == len(lazy):
+            return [known.get(i, value) for i, value in enumerate(inputs)]
+        # All of them at once, as the trace did: the same graph serves again.
+        runtime.increment_counter("DynamoSyncInputExecuteTime", 1)
+        runtime.materialize([inputs[i] for i in lazy])
+        return inputs
 
     def _constant(self, tensor: torch.Tensor) -> torch.Tensor | None:
         """A buffer that holds the value of a pending one-element constant, or None if it is none.
@@ -164,7 +167,7 @@ class CachedGraph:
                 return None
             with torch.no_grad():
                 # A tensor of its own: the user's stays pending.
-                buffer = torch.where(torch.zeros((), dtype=torch.bool, device=tensor.device), tensor, tensor)
+                buffer = tensor.clone()
                 runtime.materialize([buffer])
             self._constants[key] = buffer
         return buffer

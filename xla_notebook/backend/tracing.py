@@ -59,7 +59,8 @@ class Traced:
     """A recorded graph. `roots` are alive (and lazy) only inside of `trace`'s context.
 
     `numbers`: outputs of the segment that are Python numbers, by position. The other outputs are the
-    executable's results in order; it has none if `hash` is empty.
+    executable's results in order; it has none if `hash` is empty. `pending`: positions of the inputs that
+    had to be materialized.
     """
 
     hash: bytes
@@ -69,6 +70,7 @@ class Traced:
     numbers: dict[int, Any]
     donated: tuple[int, ...]
     op_count: int
+    pending: tuple[int, ...] = ()
 
 
 @contextlib.contextmanager
@@ -89,11 +91,12 @@ def trace(
     be one graph, and whatever an operator raises; the user's tensors and random state are then as they
     were.
     """
-    tensors = [v for v in values if is_on_xla(v)]
-    # Before the device's lock is held: the work may wait for another replica's thread.
-    lazy = [t for t, waits in zip(tensors, runtime.pending(tensors), strict=True) if waits]
+    positions = [i for i, v in enumerate(values) if is_on_xla(v)]
+    tensors = [values[i] for i in positions]
+    lazy = tuple(i for i, waits in zip(positions, runtime.pending(tensors), strict=True) if waits)
     if lazy:
-        runtime.materialize(lazy)
+        # Before the device's lock is held: the work may wait for another replica's thread.
+        runtime.materialize([values[i] for i in lazy])
     with _quiet(device), contextlib.ExitStack() as restoring:
         recording = _Recording(segment, literals, device)
         restoring.callback(recording.forget)
@@ -106,7 +109,7 @@ def trace(
         try:
             recording.stand_in(values)
             recording.run()
-            yield recording.finish(donated, copy_saved, in_place)
+            yield dataclasses.replace(recording.finish(donated, copy_saved, in_place), pending=lazy)
         except BaseException as error:
             # A traceback kept by the notebook would keep the wrappers, and with them lazy work on the
             # user's buffers, which the next step barrier would execute and donate.
