@@ -24,8 +24,8 @@ _FRAMES = (
 )
 _MEETING = (
     "two replicas in threads meet only because upstream's backend runs everybody's pending work before it traces; left"
-    " pending, as here, XLA's CPU client can start the replicas' all-reduces in different orders and wait for ever, which"
-    " it does without any compiled function, too (evaluate two lazy all-reduces one after the other)"
+    " pending, as here, XLA's CPU client can start the replicas' all-reduces in different orders and wait for ever,"
+    " which it does without any compiled function, too (evaluate two lazy all-reduces one after the other)"
 )
 _NEEDS_JAX = "compiles with torchax, not with XLA's Dynamo backend; needs jax and torchax"
 

@@ -16,7 +16,7 @@ import torch
 
 from xla_notebook.backend import observer, runtime
 from xla_notebook.backend.observer import Donated, TensorSpec
-from xla_notebook.session.ledger import places
+from xla_notebook.session.ledger import places, says_deleted, waits
 from xla_notebook.session.records import LiveGraph
 from xla_notebook.session.walk import Walk, notebook_roots
 
@@ -38,18 +38,21 @@ class DonationWatch:
         runtime.wait_for_device()
         with torch._C.DisableTorchFunctionSubclass():
             tensors = _live_tensors()
-            pending = runtime.pending(tensors)
-            lazy = [tensor for tensor, waits in zip(tensors, pending, strict=True) if waits]
-            known = self._names | self._places_of(
-                [tensor for tensor, waits in zip(tensors, pending, strict=True) if not waits], _names(namespace)
-            )
+            lazy = [tensor for tensor, pending in zip(tensors, waits(tensors), strict=True) if pending]
+            known = self._names | self._places_of(tensors, _names(namespace))
             saved: dict[int, tuple[int, str]] = {}
             for graph in graphs:
                 for position, place in enumerate(places(graph.saved)):
                     if isinstance(place, int):
                         saved[place] = graph.graph_id, f"constant {position}"
             # Wrappers of the buffers that the pending work reads. Making them changes nothing.
-            data = runtime.graph_inputs(lazy)[1] if lazy else []
+            try:
+                data = runtime.graph_inputs(lazy)[1] if lazy else []
+            except RuntimeError as error:
+                if not says_deleted(error):
+                    raise
+                # The pending work reads a dead buffer: the barrier is about to fail and donates nothing.
+                return list
             buffers = [(place, runtime.address(tensor)) for place, tensor in zip(places(data), data, strict=True)]
 
         def after() -> list[Donated]:

@@ -20,8 +20,8 @@ from xla_notebook.session.buffers import BufferRecord, BufferState, Ledger, Owne
 from xla_notebook.session.records import LiveGraph
 from xla_notebook.session.walk import Walk
 
-# What torch_xla says of a handle that was given away (PjRtComputationClient, "is deleted").
-_DELETED = "is deleted"
+# What torch_xla says of a buffer that was given away (PjRtComputationClient).
+_DELETED = ("is deleted", "IsDeleted()")
 
 _OwnerKey = tuple[OwnerKind, str] | tuple[OwnerKind, str, int]
 
@@ -127,10 +127,31 @@ def _joined(first: BufferRecord, second: BufferRecord) -> BufferRecord:
     return dataclasses.replace(first, owners=first.owners + second.owners, tensors=first.tensors + second.tensors)
 
 
+def says_deleted(error: RuntimeError) -> bool:
+    """Whether torch_xla refused something because a buffer was given away."""
+    return any(words in str(error) for words in _DELETED)
+
+
+def waits(tensors: Sequence[torch.Tensor]) -> list[bool | None]:
+    """Whether each tensor's value is still pending; None if it has neither value nor work (a barrier failed)."""
+    try:
+        return list(runtime.pending(tensors))
+    except RuntimeError:
+        # One such tensor fails the call for all, so a batch that fails is halved.
+        if len(tensors) == 1:
+            return [None]
+        half = len(tensors) // 2
+        return waits(tensors[:half]) + waits(tensors[half:])
+
+
 def places(tensors: Sequence[torch.Tensor]) -> list[int | str]:
     """For each tensor its buffer's handle, ``"pending"`` or ``"deleted"``."""
     result: list[int | str] = ["pending"] * len(tensors)
-    settled = [i for i, pending in enumerate(runtime.pending(tensors)) if not pending]
+    waiting = waits(tensors)
+    for i, pending in enumerate(waiting):
+        if pending is None:
+            result[i] = "deleted"
+    settled = [i for i, pending in enumerate(waiting) if pending is False]
     # One dead buffer fails the call for all, so a batch that fails is halved until the dead ones are alone.
     batches = [settled] if settled else []
     while batches:
@@ -141,7 +162,7 @@ def places(tensors: Sequence[torch.Tensor]) -> list[int | str]:
             if len(batch) > 1:
                 half = len(batch) // 2
                 batches += [batch[:half], batch[half:]]
-            elif _DELETED in str(error):
+            elif says_deleted(error):
                 result[batch[0]] = "deleted"
             # Otherwise its computation is only just being sent to the device: pending.
             continue

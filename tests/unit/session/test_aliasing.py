@@ -59,6 +59,15 @@ def combine(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return x * 2 + y
 
 
+def readable(tensor: torch.Tensor) -> bool:
+    """Whether the pending work of `tensor` reads no dead buffer, as a step barrier would fail on."""
+    try:
+        runtime.graph_inputs([tensor])
+    except RuntimeError:
+        return False
+    return True
+
+
 class Program:
     """Random operations on named tensors. Reads the ground truth itself, by buffers that it holds."""
 
@@ -109,6 +118,9 @@ class Program:
     def sync(self) -> None:
         """A step barrier, with a look at who dies and who takes the memory."""
         runtime.wait_for_device()
+        for name, tensor in list(self.tensors.items()):
+            if runtime.pending([tensor])[0] and not readable(tensor):
+                self.tensors[name] = on_device(16)
         lazy = {name: tensor for name, tensor in self.tensors.items() if runtime.pending([tensor])[0]}
         inputs = runtime.graph_inputs(list(lazy.values()))[1] if lazy else []
         held = [(tensor, runtime.handle(tensor), runtime.address(tensor)) for tensor in inputs]
@@ -209,3 +221,20 @@ def test_nothing_is_watched_unless_asked(session: Session, monkeypatch: pytest.M
     session.set(watch_donations=True)
     torch_xla.sync()
     assert len(waits) == 2
+
+
+def test_barrier_that_fails_on_a_dead_buffer_leaves_the_session_at_work(session: Session) -> None:
+    x = on_device(4)
+    old = runtime.wrapper(x)
+    assert old is not None
+    x.add_(1)
+    torch_xla.sync(wait=True)
+    broken = old * 2
+    with pytest.raises(RuntimeError, match="deleted"):
+        torch_xla.sync(wait=True)
+    states = {name: record.state for record in session.buffers({"x": x, "b": broken}).buffers for name in record.names}
+    assert states["x"] == "live"
+    del broken, old
+    x.add_(1)
+    torch_xla.sync(wait=True)
+    assert len(donations(session)) == 2
