@@ -221,21 +221,7 @@ def test_two_matrices(function: Callable[..., Any]) -> None:
 BY_NAME = {function.__name__: function for function in TWO_MATRICES}
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(
-            name,
-            marks=[
-                pytest.mark.xfail(
-                    strict=True, reason="a view of an argument with a symbolic size is rebuilt by as_strided"
-                )
-            ]
-            * (name == "views_of_an_argument"),
-        )
-        for name in BY_NAME
-    ],
-)
+@pytest.mark.parametrize("name", BY_NAME)
 def test_two_matrices_with_dynamic_sizes(name: str) -> None:
     def arguments(call: int, device: torch.device) -> tuple[Tensor, Tensor]:
         # Some of the functions are written for three rows.

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch._dynamo.output_graph import OutputGraph
+from torch._dynamo.source import LocalCellSource
 from torch._dynamo.variables.base import VariableTracker
 
 from xla_notebook.backend import observer, runtime
@@ -53,8 +54,10 @@ def dynamo_frame() -> DynamoFrame | None:
     kept: set[str] = set()
 
     def note(value: VariableTracker) -> None:
-        if value.source is not None:
-            kept.add(value.source.name())
+        # Cells have a source that stands for no expression of the user's; what they hold is visited too.
+        source: Any = value.source
+        if source is not None and not isinstance(source, LocalCellSource):
+            kept.add(source.name())
 
     VariableTracker.visit(note, values)
     for guard in output.guards:

@@ -273,8 +273,12 @@ class _Splitter:
             chains[node] = (base, chain)
         bases = [base for base, _ in chains.values()]
         regrouped: set[Node] = set()
-        for base, chain in chains.values():
-            if chain and base.op == "call_function" and bases.count(base) > 1:
+        for node, (base, chain) in chains.items():
+            shared = base.op == "call_function" and bases.count(base) > 1
+            # AOTAutograd makes such an output from the argument again. With sizes that it does not know it
+            # goes by strides, which XLA tensors have not, unless the output is a view already.
+            of_unknown_size = base.op == "placeholder" and _is_symbolic(node.meta.get("val"))
+            if chain and (shared or of_unknown_size):
                 regrouped.update(chain)
         return regrouped
 
