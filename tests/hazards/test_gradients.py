@@ -297,11 +297,10 @@ MODULES.update(
 # Why these are wrong, or refused.
 _FAKE = "torch_xla's autograd kernel does not take fake tensors"
 WRONG = {
-    "MultiLabelMargin-loss": "AOTAutograd's multilabel_margin_loss is wrong on XLA",
+    "MultiLabelMargin-loss": "refused: AOTAutograd's multilabel_margin_loss is wrong on XLA",
     "MaxPool2d-dilated": _FAKE,
     "MaxPool3d": _FAKE,
     "slogdet": "torch_xla's slogdet gives no LU",
-    "norm-infinite": "torch_xla's norm is wrong for infinite p",
     "affine-grid": _FAKE,
 }
 

@@ -210,6 +210,7 @@ def xla_notebook(
     """
     checked = _options(options)
     barriers.install()
+    substitutes.refuse_what_is_wrong(module)
     names = _argument_names(module)
     frame = dynamo_frame()
     donate = _donated_names(checked.get("donate", ()), names, frame)

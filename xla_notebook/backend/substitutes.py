@@ -6,6 +6,7 @@ Each says what fails without it. They change nothing for other devices.
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -47,12 +48,19 @@ def _batch_norm_backward(*args: Any) -> Any:
     return NotImplemented if train else decompositions.native_batch_norm_backward(*args)
 
 
+def _norm(input: torch.Tensor, p: float | None = 2, *args: Any) -> Any:
+    """torch_xla's `norm` is wrong for an infinite p; its `vector_norm` is right."""
+    return torch.linalg.vector_norm(input, p, *args) if p in (math.inf, -math.inf) else NotImplemented
+
+
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     torch.ops.aten.native_dropout.default: _dropout,
     torch.ops.aten.native_dropout_backward.default: _dropout_backward,
     # torch_xla's kernel takes the input for the result, which is right only where the two agree in sign.
     torch.ops.aten.elu_backward.default: decompositions.elu_backward,
     torch.ops.aten.native_batch_norm_backward.default: _batch_norm_backward,
+    torch.ops.aten.norm.Scalar: _norm,
+    torch.ops.aten.norm.ScalarOpt_dim: _norm,
 }
 
 
@@ -190,6 +198,20 @@ def _lose_their_gradient() -> list[torch._ops.OpOverload]:
         if has(full_name, "XLA") and has(full_name, "CompositeImplicitAutograd") and not has(full_name, "AutogradXLA"):
             operators.append(getattr(getattr(torch.ops.aten, packet), overload or "default"))
     return operators
+
+
+def refuse_what_is_wrong(module: torch.fx.GraphModule) -> None:
+    """Raise `NotImplementedError` for a function that would silently come out wrong.
+
+    PyTorch's own decomposition of multilabel_margin_loss, which devices without a kernel get, is wrong, on
+    the CPU too (torch 2.9, ``torch._decomp.decomposition_table``).
+    """
+    for node in module.graph.nodes:
+        if getattr(node.target, "__name__", node.target) == "multilabel_margin_loss":
+            raise NotImplementedError(
+                "PyTorch decomposes multilabel_margin_loss wrongly for devices that have no kernel for it, such as XLA;"
+                " call it outside of the compiled function"
+            )
 
 
 # Overloads that write into arguments of theirs.
