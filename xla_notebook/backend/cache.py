@@ -14,9 +14,9 @@ from torch.fx import Node
 
 from xla_notebook.backend import barriers, observer, runtime, warmup
 from xla_notebook.backend.config import config
-from xla_notebook.backend.fallback import HostStep, Segment, is_on_xla, source_line
 from xla_notebook.backend.graph import CachedGraph, RebuildReason, SavedBufferDonatedError
 from xla_notebook.backend.observer import GraphKind, TraceReason, WarmUpMode
+from xla_notebook.backend.program import HostStep, Segment, is_on_xla, source_line
 from xla_notebook.backend.tracing import Traced, hlo_text, trace
 
 # More sizes than this of one dynamic function, and the oldest graph goes. XLA's own cache holds 2048.

@@ -15,8 +15,9 @@ from torch.fx import GraphModule, Node
 from xla_notebook.backend import runtime
 from xla_notebook.backend.cache import Origin, SegmentGraphs
 from xla_notebook.backend.donation import Offers
-from xla_notebook.backend.fallback import HostStep, Program, Segment, is_on_xla, split, tensors_of
+from xla_notebook.backend.fallback import split
 from xla_notebook.backend.graph import CachedGraph
+from xla_notebook.backend.program import HostStep, Program, Segment, is_on_xla, tensors_of
 from xla_notebook.backend.substitutes import HOST_KERNELS
 from xla_notebook.backend.tracing import HostNodes
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 import torch
 
 from xla_notebook.backend import barriers, runtime
-from xla_notebook.backend.fallback import is_on_xla
+from xla_notebook.backend.program import is_on_xla
 from xla_notebook.backend.tracing import Traced
 
 State = Literal["warm", "cold", "evicted", "dropped"]

@@ -33,7 +33,7 @@ from torch.fx import Node
 from torch.utils._python_dispatch import _disable_current_modes
 
 from xla_notebook.backend import barriers, runtime
-from xla_notebook.backend.fallback import Segment, is_on_xla, source_place, tensors_of
+from xla_notebook.backend.program import Segment, is_on_xla, source_place, tensors_of
 from xla_notebook.backend.substitutes import with_pytorch_types
 
 

@@ -13,7 +13,8 @@ from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from unit.backend.fx import XLA, graph
 
-from xla_notebook.backend.fallback import HostStep, Program, Segment, source_line, split
+from xla_notebook.backend.fallback import split
+from xla_notebook.backend.program import HostStep, Program, Segment, source_line
 
 aten = torch.ops.aten
 

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 from unit.backend.fx import XLA, graph
 
-from xla_notebook.backend.fallback import Segment, split
+from xla_notebook.backend.fallback import split
+from xla_notebook.backend.program import Segment
 from xla_notebook.backend.tracing import Traced, trace
 
 
