@@ -23,7 +23,9 @@ def executed(tmp_path_factory: pytest.TempPathFactory) -> nbformat.NotebookNode:
 
 
 def texts(notebook: nbformat.NotebookNode) -> list[str]:
-    return [output.text for cell in notebook.cells for output in cell.get("outputs", ()) if "text" in output]
+    """What is printed, and the text of what is displayed: a live line ends as displayed text."""
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+    return [output.text if "text" in output else output.get("data", {}).get("text/plain", "") for output in outputs]
 
 
 def test_it_is_kept_without_outputs() -> None:
