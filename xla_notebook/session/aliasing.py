@@ -107,8 +107,11 @@ def _live_tensors() -> list[torch.Tensor]:
     found = []
     for thing in gc.get_objects():
         kind = type(thing)
-        if issubclass(kind, torch.Tensor) and kind.__torch_dispatch__ is _PLAIN and thing.is_xla:
-            found.append(thing)
+        if issubclass(kind, torch.Tensor) and kind.__torch_dispatch__ is _PLAIN:
+            # The collector also lists those that only C++ holds, which torch must be told of, as with weak references.
+            thing._fix_weakref()
+            if thing.is_xla:
+                found.append(thing)
     return found
 
 

@@ -81,6 +81,8 @@ class Looker:
         records: dict[object, BufferRecord] = {}
         seen: dict[int, _Seen] = {}
         for tensor, owned, place in zip(tensors, owners, places(tensors), strict=True):
+            if place == "nothing":
+                continue  # what a failed step barrier leaves has not even a shape
             last = self._seen.get(id(tensor))
             if last is not None and last.tensor() is not tensor:
                 last = None
@@ -145,12 +147,12 @@ def waits(tensors: Sequence[torch.Tensor]) -> list[bool | None]:
 
 
 def places(tensors: Sequence[torch.Tensor]) -> list[int | str]:
-    """For each tensor its buffer's handle, ``"pending"`` or ``"deleted"``."""
+    """For each tensor its buffer's handle, ``"pending"``, ``"deleted"``, or ``"nothing"`` (see `waits`)."""
     result: list[int | str] = ["pending"] * len(tensors)
     waiting = waits(tensors)
     for i, pending in enumerate(waiting):
         if pending is None:
-            result[i] = "deleted"
+            result[i] = "nothing"
     settled = [i for i, pending in enumerate(waiting) if pending is False]
     # One dead buffer fails the call for all, so a batch that fails is halved until the dead ones are alone.
     batches = [settled] if settled else []

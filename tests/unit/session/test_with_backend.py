@@ -271,7 +271,10 @@ def test_cleared_graphs_are_dropped_and_come_back_under_their_id(session: Sessio
     step(x)
     saved = only(session).saved_nbytes
     assert saved >= 400
-    assert clear_graphs() == (1, saved)
+    # Graphs that other tests left behind may be dropped along with it.
+    dropped, freed = clear_graphs()
+    assert dropped >= 1
+    assert freed >= saved
     assert (only(session).state, only(session).saved_nbytes, session.buffers({}).buffers) == ("dropped", 0, ())
     assert torch.allclose(step(x).cpu(), x.cpu() + torch.tensor(ramp))
     assert (only(session).state, only(session).reason, only(session).runs) == ("warm", "cleared", 2)
