@@ -42,15 +42,12 @@ _PRIVATE = (
     "_set_ir_debug",
     "_set_use_eager_mode",
     "_unsafe_buffer_pointer",
-    "_xla_computation_cache_is_initialized",
     "_xla_counter_value",
     "_xla_get_enable_alias_with_buffer_donor_config",
     "_xla_get_rng_seed",
     "_xla_get_tensor_id",
     "_xla_increment_counter",
     "_xla_mark_sharding",
-    "_xla_metric_data",
-    "_xla_runtime_is_initialized",
     "_xla_set_enable_alias_with_buffer_donor_config",
     "_xla_set_rng_seed",
     "_xla_step_marker",
@@ -109,11 +106,6 @@ def skips_pending_check() -> bool:
 def current_device() -> torch.device:
     """The default XLA device. Creates the runtime client if there is none yet."""
     return cast(torch.device, torch_xla.device())
-
-
-def runtime_is_up() -> bool:
-    """Whether the XLA client exists, without creating it."""
-    return bool(_C._xla_runtime_is_initialized())
 
 
 # --- tensors and buffers ---------------------------------------------------------------------------
