@@ -9,7 +9,7 @@ UPSTREAM ?=
 VENV_PYTHON = .venv/bin/python
 # npm's scripts look for jupyter-builder on PATH.
 WITH_VENV = PATH="$$PWD/.venv/bin:$$PATH"
-LAB_SOURCES = $(wildcard labextension/src/*.ts labextension/src/*/*.ts labextension/style/*) \
+LAB_SOURCES = $(wildcard labextension/src/*.ts labextension/src/*/*.ts* labextension/style/* labextension/*.mjs) \
 	labextension/tsconfig.json labextension/install.json
 LAB_BUILT = xla_notebook/labextension/package.json
 # What the installation depends on; its checksum is the stamp, so that a new time stamp alone reinstalls nothing.
@@ -17,7 +17,7 @@ INSTALL_SUM = cat pyproject.toml package.json | sha256sum
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo lab test fuzz peer bench check build clean
+.PHONY: help setup demo lab test fuzz peer bench protocol check build clean
 
 help: ## list these targets
 	@echo 'make TARGET, where TARGET is one of'
@@ -45,10 +45,14 @@ peer: setup ## run torch_xla's own Dynamo tests (UPSTREAM=DIR: an export of its 
 bench: setup ## measure side by side with torch_xla's own backend (ARGS="--quick --json FILE", or names of questions)
 	@$(VENV_PYTHON) -m benchmarks $(ARGS)
 
-check: setup ## lint and types: ruff, mypy --strict
+protocol: setup ## write the JSON Schema and the TypeScript types of the messages anew
+	@$(WITH_VENV) npm run --silent protocol
+
+check: setup ## lint and types: ruff, mypy --strict, tsc, eslint
 	@$(VENV_PYTHON) -m ruff check .
 	@$(VENV_PYTHON) -m ruff format --check .
 	@$(VENV_PYTHON) -m mypy
+	@$(WITH_VENV) npm run --silent check
 
 build: setup ## build the JupyterLab extension and the wheel, into build/dist
 	@$(VENV_PYTHON) -m pip wheel --quiet --no-deps --wheel-dir build/dist .
