@@ -29,11 +29,11 @@ Id = Annotated[int, Meta(ge=0, le=2**53 - 1)]
 Count = Annotated[int, Meta(ge=1, le=MOST_EVENTS)]
 
 
-class _Value(Struct, frozen=True, forbid_unknown_fields=True):
+class _Value(Struct, forbid_unknown_fields=True):
     """A part of a message."""
 
 
-class _Message(Struct, frozen=True, forbid_unknown_fields=True, tag_field="type"):
+class _Message(Struct, forbid_unknown_fields=True, tag_field="type"):
     """A message; its ``type`` says which one."""
 
 

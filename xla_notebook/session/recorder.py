@@ -10,6 +10,7 @@ from xla_notebook.backend.observer import (
     Barrier,
     Donated,
     DonationRefused,
+    Forced,
     GraphDropped,
     GraphEvicted,
     GraphTraced,
@@ -110,7 +111,7 @@ class Recorder:
             case Donated():
                 if report.saved:
                     self._add_hazard(report)
-            case Barrier() | DonationRefused():
+            case Barrier() | DonationRefused() | Forced():
                 pass
 
     def refuse(self, report: GraphTraced, guards: tuple[str, ...]) -> str:
@@ -155,7 +156,7 @@ class Recorder:
         causes = self._causes(report, guards, record)
         self._refused.pop(_identity(report), None)
         self._forget_donations(report.graph_id)
-        self._put(record)
+        self._put(dataclasses.replace(record, causes=causes))
         if causes:
             self.timeline.add(
                 Recompiled(

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from xla_notebook.backend.observer import Binding, GraphTraced, HostOp, TensorSpec, TraceReason, WarmUpMode
-from xla_notebook.session.events import CellRef, Event, EventKind, Plain, SettingValue, Source, to_dict
+from xla_notebook.session.events import Cause, CellRef, Event, EventKind, Plain, SettingValue, Source, to_dict
 
 if TYPE_CHECKING:
     import torch
@@ -41,7 +41,8 @@ class GraphRecord:
     pairs (argument, output): the output is the argument's new value. `donated_inputs` are the arguments
     whose buffer an output takes. Both count arguments as `Binding.index` does. `traces` counts traces (more
     than one after an eviction or a recovery). Times are nanoseconds, those of the last trace and compile.
-    `version` is the session's number of the last change.
+    `version` is the session's number of the last change. `causes` say why it was compiled although its function
+    had been before, none for a first compile.
     """
 
     graph_id: int
@@ -70,6 +71,7 @@ class GraphRecord:
     runs: int
     traced_at_ns: int
     version: int
+    causes: tuple[Cause, ...] = ()
 
     @property
     def label(self) -> str:

@@ -20,7 +20,7 @@ from xla_notebook.session import export
 from xla_notebook.session.buffers import Ledger
 from xla_notebook.session.events import CellRef, Donation, Event, SettingValue
 from xla_notebook.session.freeze import FrozenError, FrozenWarning
-from xla_notebook.session.links import BarrierWatch, BufferLooks, DynamoGuards, backend_graphs
+from xla_notebook.session.links import BarrierWatch, BufferLooks, DynamoGuards, ReadWatch, backend_graphs
 from xla_notebook.session.recorder import Recorder
 from xla_notebook.session.records import CellSummary, Changes, GraphRecord, LiveGraph, RunningCell, Snapshot
 from xla_notebook.session.settings import Freeze, Settings
@@ -57,6 +57,7 @@ class Session(observer.Observer):
         self._attached = False
         self._look = BufferLooks()
         self._watch = BarrierWatch()
+        self._watch_reads = ReadWatch()
         # Where the names of tensors are looked up when a step barrier is watched: the notebook's namespace.
         self.namespace: Mapping[str, object] = {}
         self._looked_seq = 0
@@ -67,11 +68,13 @@ class Session(observer.Observer):
         """Receive the backend's reports from now on. Attaching twice is the same as once."""
         self._attached = True
         observer.attach(self)
+        self._watch_reads(self.settings.watch_reads)
 
     def detach(self) -> None:
         """Receive no more reports. What was recorded stays."""
         self._attached = False
         observer.detach(self)
+        self._watch_reads(False)
 
     def report(self, report: Report) -> None:
         """Record `report`. Called by the backend, on any thread.
@@ -136,6 +139,11 @@ class Session(observer.Observer):
             self._recorder.places.name_file(filename, cell)
 
     # ---- what people ask
+
+    @property
+    def running(self) -> CellRef | None:
+        """The cell that runs at this moment, the innermost one."""
+        return self._recorder.cell
 
     def graphs(self) -> list[GraphRecord]:
         """All graphs in the order of their first trace: live ones, and the last ones that went away."""
@@ -242,6 +250,7 @@ class Session(observer.Observer):
             if self._apply is not None:
                 self._apply(new)
             self._recorder.set(new, self._now_ns())
+            self._watch_reads(self._attached and new.watch_reads)
         return new
 
     @contextlib.contextmanager
