@@ -320,10 +320,14 @@ Answer = Changed | Details | Hlo | Diff | Rows | Cleared | Exported | ReportText
 
 
 class Open(_Message, tag="open"):
-    """Begin, or begin anew: the kernel pushes a `Snapshot` and goes on with deltas."""
+    """Begin, or begin anew: the kernel pushes a `Snapshot` and goes on with deltas.
+
+    A widget's messages reach all pages that show its notebook; `page` tells them apart.
+    """
 
     protocol: int
     visible: bool = True
+    page: Id = 0
 
 
 class Ack(_Message, tag="ack"):
@@ -336,6 +340,7 @@ class Show(_Message, tag="show"):
     """Whether anyone can see the page. Nothing is pushed to one that is hidden."""
 
     visible: bool
+    page: Id = 0
 
 
 class SetSetting(_Message, tag="set_setting"):

@@ -35,12 +35,19 @@ class Export:
     snapshot: Snapshot
     ledger: Ledger
 
+    @classmethod
+    def of(cls, snapshot: Snapshot, ledger: Ledger, now_ns: int) -> Export:
+        """An export made now, by the versions installed."""
+        return cls(now_ns, _versions(), snapshot, ledger)
 
-def write(path: str | os.PathLike[str], snapshot: Snapshot, ledger: Ledger, now_ns: int) -> None:
+    def to_json(self) -> str:
+        """The text of a file for `read`."""
+        return json.dumps({_KEY: FORMAT, "export": to_plain(self)})
+
+
+def write(path: str | os.PathLike[str], exported: Export) -> None:
     """Write a file for `read`. Raises `OSError` if that fails."""
-    exported = Export(now_ns, _versions(), snapshot, ledger)
-    plain = to_plain(exported)
-    Path(path).write_text(json.dumps({_KEY: FORMAT, "export": plain}), encoding="utf-8")
+    Path(path).write_text(exported.to_json(), encoding="utf-8")
 
 
 def read(path: str | os.PathLike[str]) -> Export:

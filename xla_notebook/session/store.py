@@ -19,6 +19,7 @@ from xla_notebook.backend.observer import GraphTraced, Report
 from xla_notebook.session import export
 from xla_notebook.session.buffers import Ledger
 from xla_notebook.session.events import CellRef, Donation, Event, SettingValue
+from xla_notebook.session.export import Export
 from xla_notebook.session.freeze import FrozenError, FrozenWarning
 from xla_notebook.session.links import BarrierWatch, BufferLooks, DynamoGuards, ReadWatch, backend_graphs
 from xla_notebook.session.recorder import Recorder
@@ -157,6 +158,11 @@ class Session(observer.Observer):
         with self._settled():
             return list(self._recorder.timeline.events())
 
+    @property
+    def event_count(self) -> int:
+        """How many events are still held."""
+        return len(self._recorder.timeline)
+
     def buffers(self, namespace: Mapping[str, object], error: BaseException | None = None) -> Ledger:
         """The device buffers that graphs keep and that `namespace` reaches, with their names and states.
 
@@ -230,8 +236,11 @@ class Session(observer.Observer):
         With a `namespace` (``globals()``) and the last `error`, the buffers that they reach are in it too.
         Raises `OSError` if the file cannot be written.
         """
-        ledger = self.buffers(namespace or {}, error)
-        export.write(path, self.snapshot(), ledger, self._now_ns())
+        export.write(path, self.exported(namespace, error))
+
+    def exported(self, namespace: Mapping[str, object] | None = None, error: BaseException | None = None) -> Export:
+        """What `export` writes, as a value."""
+        return Export.of(self.snapshot(), self.buffers(namespace or {}, error), self._now_ns())
 
     # ---- settings
 

@@ -23,6 +23,10 @@ class Timeline:
         self._evicted_seq = 0
         self.seq = 0
 
+    def __len__(self) -> int:
+        """How many events are held."""
+        return len(self._events)
+
     def tick(self) -> int:
         """Take the next number."""
         self.seq += 1

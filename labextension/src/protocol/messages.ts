@@ -147,6 +147,7 @@ export interface EventRow {
     | 'donation'
     | 'dropped'
     | 'evicted'
+    | 'forced'
     | 'frozen'
     | 'hazard'
     | 'recompiled'
@@ -305,11 +306,14 @@ export interface Failed {
 }
 /**
  * Begin, or begin anew: the kernel pushes a `Snapshot` and goes on with deltas.
+ *
+ * A widget's messages reach all pages that show its notebook; `page` tells them apart.
  */
 export interface Open {
   type: 'open';
   protocol: number;
   visible?: boolean;
+  page?: number;
 }
 /**
  * All up to this position is on the page.
@@ -324,6 +328,7 @@ export interface Ack {
 export interface Show {
   type: 'show';
   visible: boolean;
+  page?: number;
 }
 /**
  * Change one setting, at once, also while a cell runs. Answered by `Changed`.

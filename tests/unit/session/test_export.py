@@ -15,7 +15,7 @@ from xla_notebook.backend.observer import Binding, DonationRefused, GraphEvicted
 from xla_notebook.session import FrozenError, Session
 from xla_notebook.session.buffers import BufferRecord, Ledger, Owner
 from xla_notebook.session.events import EventKind
-from xla_notebook.session.export import ExportError, decode, read, write
+from xla_notebook.session.export import Export, ExportError, decode, read, write
 
 from .reports import CELL_FILE, SPEC, FakeClock, FakeGraph, argument, barrier, donated, dropped, traced, warmed
 
@@ -48,7 +48,7 @@ LEDGER = Ledger((BufferRecord(17, (16, 8), "float32", 512, "live", (Owner("varia
 @pytest.fixture
 def exported(tmp_path: Path) -> Path:
     path = tmp_path / "session.json"
-    write(path, busy_session().snapshot(), LEDGER, 10**18)
+    write(path, Export.of(busy_session().snapshot(), LEDGER, 10**18))
     return path
 
 
