@@ -125,13 +125,29 @@ def test_frozen_compiles_fail_with_the_cause_and_other_cells_run(used: Kernel) -
 
 def test_watched_step_barrier_tells_its_donations_with_line_and_name(used: Kernel) -> None:
     used.check("w = torch.rand(5).to(device)\ntorch_xla.sync(wait=True)")
-    assert shown(used, "%xla_events --watch on") == "step barriers are watched\n"
+    assert shown(used, "%xla_events --watch on") == "step barriers and reads are watched\n"
     cell = used.check("w.add_(1)\ntorch_xla.sync()").execution_count
     told = r" +donation +w \(float32 5\) was donated by a step barrier, to its own new value"
     assert re.search(rf"cell {cell}, line 2{told}", shown(used, "%xla_events -n 5"))
     assert shown(used, "%xla_events --watch off") == "not watched\n"
     used.check("w.add_(1)\ntorch_xla.sync()")
     assert "donation" not in shown(used, "%xla_events -n 1")
+
+
+def test_watched_reads_are_told_with_line_and_what_they_executed(used: Kernel) -> None:
+    used.check("w = torch.rand(5).to(device)\ntorch_xla.sync(wait=True)")
+    assert shown(used, "%xla_events --watch reads") == "reads are watched\n"
+    cell = used.check("mean = (w * 2).mean()\nif mean > 5:\n    pass\nmean").execution_count
+    text = shown(used, "%xla_events -n 5")
+    told = r"executed \d pending ops in"
+    assert re.search(rf"cell {cell}, line 2 +forced +the truth value of a bool scalar (compiled and )?{told}", text)
+    assert re.search(rf"cell {cell}, line 4 +forced +the printed text of a float32 scalar (compiled and )?{told}", text)
+    failed = used.run("(w * 3).item()")
+    assert failed.error is not None
+    assert "cannot be converted to Scalar" in failed.error[1]
+    assert shown(used, "%xla_events --watch off") == "not watched\n"
+    used.check("print(w + 3)")
+    assert "forced" not in shown(used, "%xla_events -n 1")
 
 
 @pytest.mark.parametrize(
@@ -142,7 +158,7 @@ def test_watched_step_barrier_tells_its_donations_with_line_and_name(used: Kerne
         ("%xla_events -n", "-n takes a number from 1, and got ''"),
         ("%xla_explain nobody", "'nobody' was not compiled; compiled were: "),
         ("%xla_warmup exec", "warm_up cannot be 'exec'; did you mean execute?"),
-        ("%xla_events --watch maybe", "watch_donations cannot be 'maybe'; it is one of True, False"),
+        ("%xla_events --watch maybe", "--watch takes on, reads, off, and got 'maybe'"),
         ("%xla_warmup --freeze eror", "freeze cannot be 'eror'; did you mean error?"),
         ("%xla_clear all", "no option 'all'"),
         ("%xla_graphs nobody", "there is no graph 'nobody'; there are predict ("),

@@ -51,11 +51,11 @@ def excluded(device: torch.device) -> Iterator[None]:
 
 
 def user_line() -> tuple[str | None, int | None]:
-    """File and line of the nearest caller outside of torch and this package; about 1 us."""
+    """File and line of the nearest caller outside of torch, IPython and this package; about 1 us."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         name = frame.f_globals.get("__name__", "")
-        if not name.startswith(("torch", "xla_notebook", "contextlib")):
+        if not name.startswith(("torch", "xla_notebook", "contextlib", "IPython")):
             return frame.f_code.co_filename, frame.f_lineno
         frame = frame.f_back
     return None, None

@@ -163,6 +163,24 @@ class Donated:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Forced:
+    """Reading a pending tensor made XLA execute its `op_count` pending operators at once.
+
+    `by` is what read it, as the user wrote it (``.item()``, ``print``). `compiled`: XLA had no executable for
+    them. Sent only where someone watches reads.
+    """
+
+    by: str
+    filename: str | None
+    line: int | None
+    spec: TensorSpec
+    op_count: int
+    compiled: bool
+    started_ns: int
+    ended_ns: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class DonationRefused:
     """A donation that the user asked for was not made, and why."""
 
@@ -172,7 +190,17 @@ class DonationRefused:
     time_ns: int
 
 
-Report = GraphTraced | GraphWarming | GraphWarmed | GraphEvicted | GraphDropped | Barrier | Donated | DonationRefused
+Report = (
+    GraphTraced
+    | GraphWarming
+    | GraphWarmed
+    | GraphEvicted
+    | GraphDropped
+    | Barrier
+    | Donated
+    | DonationRefused
+    | Forced
+)
 
 
 class Veto(RuntimeError):

@@ -36,6 +36,7 @@ _PRIVATE = (
     "_get_xla_sharding_specs",
     "_get_xla_tensor_shape_type",
     "_get_xla_tensors_hlo",
+    "_get_xla_tensors_text",
     "_run_cached_graph",
     "_set_all_reduce_token",
     "_set_buffer_donation",
@@ -264,12 +265,30 @@ def hlo_text(roots: Sequence[torch.Tensor]) -> str:
     return str(_C._get_xla_tensors_hlo(list(roots)))
 
 
+# Leaves of a graph of lazy work: what it reads, not what it does.
+_LEAVES = (" xla::device_data(", " prim::Constant(")
+
+
+def pending_op_count(tensor: torch.Tensor) -> int:
+    """How many operators the pending work of `tensor` has; about 80 us each, executes nothing."""
+    lines = str(_C._get_xla_tensors_text([tensor])).splitlines()
+    return sum(" = " in line and not any(leaf in line for leaf in _LEAVES) for line in lines)
+
+
 # --- counters --------------------------------------------------------------------------------------
 
 
 def compilations() -> int:
     """How many graphs were compiled because XLA's cache did not hold them."""
     return int(_C._xla_counter_value("UncachedCompile") or 0)
+
+
+def lazy_executions() -> tuple[int, int]:
+    """How often lazy work was executed with an executable at hand, and how often after a compile.
+
+    The second is `compilations`, which counts warm-ups, too. Runs of cached graphs count as neither.
+    """
+    return int(_C._xla_counter_value("CachedCompile") or 0), compilations()
 
 
 def host_reads() -> tuple[int, ...]:

@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 NAMES = ("xla_graphs", "xla_buffers", "xla_events", "xla_explain", "xla_warmup", "xla_clear")
 _EVENTS_SHOWN = 50
 _BUFFERS_SHOWN = 30
+# What `--watch` takes: whether donations and reads are watched, and what is said.
+_WATCHED = {
+    "on": (True, True, "step barriers and reads are watched"),
+    "reads": (False, True, "reads are watched"),
+    "off": (False, False, "not watched"),
+}
 
 
 class InspectMagics:
@@ -91,17 +97,17 @@ class InspectMagics:
         """List what happened: traces, warm-ups, step barriers, donations, hazards, recompiles, settings.
 
         %xla_events [--hazards] [-n COUNT]
-        %xla_events --watch on|off
+        %xla_events --watch on|reads|off
 
           --hazards   only hazards, and the donations behind them
           -n COUNT    the last COUNT events (default 50)
-          --watch     from now on wait at each step barrier, to see which buffers it donates to which tensors; steps
-                      no longer overlap, so switch it off for training
+          --watch     reads: from now on tell which reads of pending tensors (.item(), print, if) force XLA to execute
+                      on: also wait at each step barrier, to see which buffers it donates to which tensors; steps no
+                      longer overlap, so switch it off for training
         """
         options = _options("xla_events", line, flags=("--hazards",), values=("-n", "--watch"))
         if "--watch" in options:
-            self._set("xla_events", watch_donations=options["--watch"])
-            print("step barriers are watched" if session.current().settings.watch_donations else "not watched")
+            print(self._watch(options["--watch"]))
             return
         count = options.get("-n", str(_EVENTS_SHOWN))
         if not count.isdigit() or not int(count):
@@ -176,6 +182,14 @@ class InspectMagics:
         print(f"{count} graph{'s' if count != 1 else ''} dropped, {bytes_text(freed)} came free")
         if saved > freed:
             print(f"{bytes_text(saved - freed)} more were shared: between graphs, or with names of yours")
+
+    def _watch(self, what: str) -> str:
+        """Watch what was typed, and say so."""
+        if what not in _WATCHED:
+            raise UsageError(f"%xla_events: --watch takes {', '.join(_WATCHED)}, and got {what!r}")
+        donations, reads, said = _WATCHED[what]
+        session.current().set(watch_donations=donations, watch_reads=reads)
+        return said
 
     def _set(self, magic: str, **texts: str) -> session.Settings:
         """Change settings to what was typed."""

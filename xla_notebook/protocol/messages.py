@@ -173,6 +173,7 @@ class Settings(_Value):
     on_donated: OnDonated
     freeze: Freeze
     watch_donations: bool
+    watch_reads: bool
 
 
 class Position(_Value):

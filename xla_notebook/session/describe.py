@@ -15,6 +15,7 @@ from xla_notebook.session.events import (
     Dropped,
     Event,
     Evicted,
+    ExecutionForced,
     Frozen,
     Hazard,
     HazardOutcome,
@@ -86,6 +87,11 @@ def event_text(event: Event, names: Mapping[int, str]) -> str:
             return f"{event.name or 'a buffer'} ({shape}) {verb} by {_culprit(event, graph)}{_taker(event)}"
         case Refused():
             return f"{event.name} of {graph} was not donated: {event.why}"
+        case ExecutionForced():
+            ops = f"{event.op_count} pending op{'s' if event.op_count != 1 else ''}"
+            compiled = "compiled and executed" if event.compiled else "executed"
+            what = f"{event.by} of a {event.spec.dtype} {shape_text(event.spec.shape)}"
+            return f"{what} {compiled} {ops} in {duration_text(event.duration_ns)}"
         case Hazard():
             return _hazard_text(event, graph)
         case Recompiled():

@@ -16,6 +16,7 @@ from xla_notebook.backend.observer import (
     Donated,
     DonationCause,
     DonationRefused,
+    Forced,
     GraphDropped,
     GraphEvicted,
     GraphTraced,
@@ -39,6 +40,7 @@ EventKind = Literal[
     "barrier",
     "donation",
     "refused",
+    "forced",
     "hazard",
     "recompiled",
     "frozen",
@@ -179,6 +181,21 @@ class Refused(_Event):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutionForced(_Event):
+    """Reading a pending tensor, by what `by` says (``.item()``, ``print``), executed its `op_count` operators.
+
+    `compiled`: they had to be compiled first. Seen only while reads are watched.
+    """
+
+    kind: ClassVar[EventKind] = "forced"
+    by: str
+    spec: TensorSpec
+    op_count: int
+    compiled: bool
+    duration_ns: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Hazard(_Event):
     """A donation hit a buffer that a graph needs.
 
@@ -242,6 +259,7 @@ Event = (
     | BarrierRan
     | Donation
     | Refused
+    | ExecutionForced
     | Hazard
     | Recompiled
     | Frozen
@@ -347,6 +365,18 @@ def from_report(report: Report, seq: int, cell: CellRef | None, source: Source |
                 would_be=report.would_be,
                 taker=report.taker[:TEXT_LIMIT],
                 taker_handle=report.taker_handle,
+            )
+        case Forced():
+            return ExecutionForced(
+                seq=seq,
+                time_ns=report.started_ns,
+                cell=cell,
+                source=source,
+                by=report.by,
+                spec=report.spec,
+                op_count=report.op_count,
+                compiled=report.compiled,
+                duration_ns=report.ended_ns - report.started_ns,
             )
         case DonationRefused():
             return Refused(

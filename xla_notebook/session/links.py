@@ -66,6 +66,26 @@ class BarrierWatch:
         return self._watch.before(namespace, graphs)
 
 
+class ReadWatch:
+    """Switches the watching of reads on and off. Only switching it on loads torch_xla."""
+
+    def __init__(self) -> None:
+        self._on = False
+
+    def __call__(self, on: bool) -> None:
+        """Watch (or no longer watch) which reads of pending tensors force XLA to execute."""
+        if on == self._on:
+            return
+        from xla_notebook.backend.device import choose_device
+
+        choose_device()  # torch_xla reads the choice when it is loaded
+        from xla_notebook.session import reads
+
+        switch = reads.watch if on else reads.unwatch
+        switch(self)
+        self._on = on
+
+
 class BufferLooks:
     """Looks at the device's buffers. Where torch_xla was never loaded there are none."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from xla_notebook.backend.observer import Barrier, Donated, GraphTraced, Report
+from xla_notebook.backend.observer import Barrier, Donated, Forced, GraphTraced, Report
 from xla_notebook.session.events import CellRef, Source
 from xla_notebook.session.records import GraphRecord
 
@@ -32,7 +32,7 @@ class Places:
     def of(self, report: Report, graphs: Mapping[int, GraphRecord]) -> Source | None:
         """The line that `report` is about: its own, its barrier's or its graph's."""
         match report:
-            case GraphTraced():
+            case GraphTraced() | Forced():
                 return self._source(report.filename, report.line)
             case Barrier():
                 self._barrier = report

@@ -24,6 +24,7 @@ CHOICES: Mapping[str, tuple[SettingValue, ...]] = types.MappingProxyType(
         "on_donated": get_args(OnDonated),
         "freeze": get_args(Freeze),
         "watch_donations": (True, False),
+        "watch_reads": (True, False),
     }
 )
 
@@ -44,6 +45,7 @@ class Settings:
     - `freeze`: what a compile is from now on: nothing special (``off``), a warning (``warn``) or an ``error``.
     - `watch_donations`: at each step barrier, wait for the device and tell which buffers were donated to
       which tensors. Slow, because steps no longer overlap; for finding out, not for training.
+    - `watch_reads`: tell which reads of pending tensors (``.item()``, ``print``, ``if``) force XLA to execute.
     """
 
     warm_up: WarmUpMode = "compile"
@@ -52,6 +54,7 @@ class Settings:
     on_donated: OnDonated = "recover"
     freeze: Freeze = "off"
     watch_donations: bool = False
+    watch_reads: bool = False
 
     def replace(self, **values: SettingValue) -> Settings:
         """These settings with `values` in their place. Raises `SettingError` if any of them is wrong."""

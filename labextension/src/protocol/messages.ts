@@ -64,6 +64,7 @@ export interface Settings {
   on_donated: 'raise' | 'recover';
   freeze: 'error' | 'off' | 'warn';
   watch_donations: boolean;
+  watch_reads: boolean;
 }
 /**
  * A cached graph, as a row of the table. What is long (inputs, outputs) is in `Details`.

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from xla_notebook.__main__ import main
-from xla_notebook.backend.observer import Binding, DonationRefused, GraphEvicted, GraphWarming, HostOp
+from xla_notebook.backend.observer import Binding, DonationRefused, Forced, GraphEvicted, GraphWarming, HostOp
 from xla_notebook.session import FrozenError, Session
 from xla_notebook.session.buffers import BufferRecord, Ledger, Owner
 from xla_notebook.session.events import EventKind
@@ -33,6 +33,7 @@ def busy_session() -> Session:
         session.report(barrier())
         session.report(donated(saved=True))
         session.report(DonationRefused(1, "w", "it is kept", 60))
+        session.report(Forced(".item()", CELL_FILE, 9, SPEC, 4, True, 58, 59))
         session.report(GraphEvicted(1, "0", 61))
         session.report(traced(1, reason="evicted"))
         session.report(traced(2))
