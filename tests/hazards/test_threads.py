@@ -12,6 +12,8 @@ import torch_xla
 from hazards.harness import XLA, assert_same, compiled, values
 from torch import Tensor, nn
 
+from xla_notebook.backend import barriers, function, runtime
+
 CALLS = 4
 
 
@@ -129,6 +131,84 @@ def test_step_barriers_while_another_thread_compiles() -> None:
             assert_same(work(want, n), next(results), f"function {n}, call {call}")
         assert_same(want, updated, f"buffer {n}")
         assert_same(values(4, seed=n), x, f"argument {n}")
+
+
+def must_wait() -> bool:
+    """Whether a step barrier of another thread would have to wait now."""
+
+    def take() -> bool:
+        lock: Any = barriers.excluded(XLA)
+        taken: bool = lock.acquire(blocking=False)
+        if taken:
+            lock.release()
+        return not taken
+
+    (waits,) = at_once(take)
+    return bool(waits)
+
+
+@pytest.mark.parametrize("on_host", [False, True], ids=["one graph", "split by an operator on the host"])
+def test_no_step_barrier_falls_into_a_run_or_an_update(on_host: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a graph runs and while its arguments get their new values, a step barrier of another thread waits; while
+    an operator runs on the host, which may take long or wait for that thread, it need not."""
+    seen: list[tuple[str, bool]] = []
+
+    def noting(work: Callable[..., Any], name: str) -> Callable[..., Any]:
+        def noted(*args: Any) -> Any:
+            seen.append((name, must_wait()))
+            return work(*args)
+
+        return noted
+
+    @torch.library.custom_op("xla_notebook_tests::waits_for_barriers", mutates_args=())
+    def on_the_host(x: Tensor) -> Tensor:
+        seen.append(("host", must_wait()))
+        return x + 1
+
+    on_the_host.register_fake(torch.empty_like)
+    run = compiled(lambda x, total: (total.add_(x), on_the_host(total * 2) if on_host else total * 2)[1])
+    run(values(4, device=XLA), torch.zeros(4).to(XLA))
+    seen.clear()
+    monkeypatch.setattr(runtime, "run_cached_graph", noting(runtime.run_cached_graph, "run"))
+    monkeypatch.setattr(function, "_update", noting(function._update, "update"))
+    run(values(4, device=XLA), torch.zeros(4).to(XLA))
+    assert set(seen) == {("run", True), ("update", True), *([("host", False)] if on_host else [])}
+    assert not must_wait()
+
+
+def test_updates_while_another_thread_makes_tensors_and_places_barriers() -> None:
+    """Given a thread that makes lazy tensors and places step barriers in a loop, no update is lost, nor anything of
+    that thread's."""
+    done = threading.Event()
+    totals, one = [torch.zeros(2).to(XLA) for _ in range(100)], torch.ones(2).to(XLA)
+
+    def add_to_all(one: Tensor, totals: list[Tensor]) -> Tensor:
+        for total in totals:
+            total.add_(one)
+        return one * 2
+
+    run = compiled(add_to_all)
+    run(one, totals)
+    calls = 300
+
+    def places_barriers() -> None:
+        number = 0.0
+        while not done.is_set():
+            made = torch.full((2,), number, device=XLA) + 1
+            torch_xla.sync()
+            assert_same(torch.full((2,), number + 1), made)
+            number += 1
+
+    def updates() -> None:
+        try:
+            for _ in range(calls):
+                run(one, totals)
+        finally:
+            done.set()
+
+    at_once(places_barriers, updates)
+    for number, total in enumerate(totals):
+        assert_same(torch.full((2,), calls + 1.0), total, f"total {number}")
 
 
 def test_pending_work_of_another_thread_survives_a_compile() -> None:

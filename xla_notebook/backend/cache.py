@@ -77,9 +77,9 @@ class SegmentGraphs:
         host_steps: Sequence[HostStep],
     ):
         self.segment = segment
+        self.device = device
         self._literals = literals
         self._origin = origin
-        self._device = device
         self._host_steps = host_steps
         self.sharded = runtime.is_spmd()
         self._by_key: dict[Any, CachedGraph] = {}
@@ -116,14 +116,14 @@ class SegmentGraphs:
     def _build(self, inputs: Sequence[Any], donated: frozenset[int], reason: TraceReason) -> CachedGraph:
         graph_id = observer.next_graph_id()
         traced = self._trace(graph_id, inputs, donated, reason)
-        graph = CachedGraph(graph_id, traced, inputs, self._device, self)
+        graph = CachedGraph(graph_id, traced, inputs, self.device, self)
         _graphs[graph_id] = graph
         weakref.finalize(graph, _dropped, graph_id, graph.saved_nbytes).atexit = False
         return graph
 
     def hlo_text(self, graph: CachedGraph) -> str:
         """See `CachedGraph.hlo_text`."""
-        return hlo_text(self.segment, graph.signature, self._literals, self._device)
+        return hlo_text(self.segment, graph.signature, self._literals, self.device)
 
     def rebuild(self, graph: CachedGraph, inputs: Sequence[Any], reason: RebuildReason) -> None:
         """Trace and warm `graph` again: XLA's cache lost it, or its saved buffers were donated."""
@@ -142,12 +142,12 @@ class SegmentGraphs:
         started = observer.now_ns()
         executes = mode == "execute"
         guarded = executes and config.guard
-        traced_on = _copies(inputs, self._device) if guarded else inputs
+        traced_on = _copies(inputs, self.device) if guarded else inputs
         with trace(
             self.segment,
             traced_on,
             self._literals,
-            self._device,
+            self.device,
             donated=donated,
             copy_saved=guarded or config.saved_buffers == "copy",
             in_place=executes,

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from xla_notebook.backend import runtime
+from xla_notebook.backend import barriers, runtime
 from xla_notebook.backend.cache import Origin, SegmentGraphs
 from xla_notebook.backend.donation import Offers
 from xla_notebook.backend.fallback import split
@@ -30,6 +30,7 @@ class _Prepared:
     """
 
     program: Program
+    device: torch.device
     literals: Mapping[Node, Any]
     graphs: Mapping[Segment, SegmentGraphs]
     settled: bool = False
@@ -88,10 +89,11 @@ class CompiledFunction:
                     self._split_again(prepared, found)
                     prepared = self._prepare(args)
             program = prepared.program
-            for target, value in program.updates:
-                _update(env[target], env[value.key])
-            for node in program.views:
-                env[node] = _call(node, env)
+            with barriers.excluded(prepared.device):
+                for target, value in program.updates:
+                    _update(env[target], env[value.key])
+                for node in program.views:
+                    env[node] = _call(node, env)
             results = torch.fx.node.map_arg(program.results, env.__getitem__)
             prepared.settled = True
         return tuple(results)
@@ -129,7 +131,7 @@ class CompiledFunction:
             for step in program.steps
             if isinstance(step, Segment)
         }
-        return _Prepared(program, literals, graphs)
+        return _Prepared(program, device, literals, graphs)
 
     def _hot_path(self, prepared: _Prepared, args: Sequence[Any]) -> _HotPath | None:
         """The short way for the calls of a program that is a single graph."""
@@ -207,6 +209,7 @@ class _HotPath:
     def __init__(self, program: Program, segment: Segment, graphs: SegmentGraphs, offers: Offers):
         self._graphs = graphs
         self._offers = offers
+        self._no_barrier = barriers.excluded(graphs.device)
         # Otherwise the segment has one graph for good, which need not be looked up at each call.
         self._varies = segment.dynamic or graphs.sharded or bool(offers)
         self._graph: CachedGraph | None = None
@@ -233,8 +236,10 @@ class _HotPath:
             if not self._varies:
                 self._graph = graph
         results: Sequence[Any] = graph.run(args) if graph.hash else ()
-        for argument, result in self._updates:
-            _update(args[argument], results[result])
+        if self._updates:
+            with self._no_barrier:
+                for argument, result in self._updates:
+                    _update(args[argument], results[result])
         if self._select is None:
             return results
         return self._select([*results, *args, *graph.numbers.values(), None])

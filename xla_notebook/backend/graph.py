@@ -58,6 +58,7 @@ class CachedGraph:
         self.signature = [(tuple(v.shape), v.dtype) if isinstance(v, torch.Tensor) else v for v in inputs]
         self._input_count = len(inputs)
         self._device = device
+        self._no_barrier = barriers.excluded(device)
         self._owner = owner
         # Positions of inputs that came pending before: looked at first, as an exception costs more.
         self._often_pending = traced.pending
@@ -71,6 +72,8 @@ class CachedGraph:
         self.saved = traced.saved
         self.numbers = traced.numbers
         self.donated = traced.donated
+        # Which output took the memory of each donated input that died, once a run has shown it.
+        self.taken: dict[int, int | None] | None = None
         self.saved_nbytes = sum(t.numel() * t.element_size() for t in traced.saved)
         self._checked_barriers = barriers.count if barriers.seen_all() else -1
         self._seeded = any(p.kind == "seed" for p in traced.parameters)
@@ -103,7 +106,19 @@ class CachedGraph:
         if self.saved and self._checked_barriers != barriers.count:
             self._check_saved(inputs)
         if self._often_pending:
-            inputs = self._without_pending(inputs)
+            with self._no_barrier:
+                inputs = self._without_pending(inputs)
+        try:
+            # The lock is not held while mending: a rebuild takes locks in another order.
+            with self._no_barrier:
+                results = self._run(inputs)
+        except RuntimeError as error:
+            self._mend(error, inputs)
+            return self.run(inputs)
+        self.runs += 1
+        return results
+
+    def _run(self, inputs: Sequence[Any]) -> list[torch.Tensor]:
         pool = inputs
         if self.saved:
             pool = [*inputs, *self.saved]
@@ -112,14 +127,9 @@ class CachedGraph:
             # Draws of the user's own since the last step are behind the running seed, not the base seed.
             runtime.set_rng_seed(seed)
             pool = [*pool, runtime.seed_tensor(self._device)]
-        try:
-            results = runtime.run_cached_graph(self.hash, self._select(pool) if self._select else pool)
-        except RuntimeError as error:
-            self._mend(error, inputs)
-            return self.run(inputs)
+        results = runtime.run_cached_graph(self.hash, self._select(pool) if self._select else pool)
         if self._seeded:
             runtime.set_rng_seed(runtime.next_seed(seed))
-        self.runs += 1
         return results
 
     def _mend(self, error: RuntimeError, inputs: Sequence[Any]) -> None:

@@ -93,10 +93,10 @@ def trace(
     """
     positions = [i for i, v in enumerate(values) if is_on_xla(v)]
     tensors = [values[i] for i in positions]
-    lazy = tuple(i for i, waits in zip(positions, runtime.pending(tensors), strict=True) if waits)
-    if lazy:
-        # Before the device's lock is held: the work may wait for another replica's thread.
-        runtime.materialize([values[i] for i in lazy])
+    with barriers.excluded(device):
+        lazy = tuple(i for i, waits in zip(positions, runtime.pending(tensors), strict=True) if waits)
+        if lazy:
+            runtime.materialize([values[i] for i in lazy])
     with _quiet(device), contextlib.ExitStack() as restoring:
         recording = _Recording(segment, literals, device)
         restoring.callback(recording.forget)
