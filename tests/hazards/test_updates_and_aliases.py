@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 import torch
 import torch_xla
+import torch_xla.debug.metrics as metrics
 from hazards.harness import XLA, assert_same, compiled, counter, executions, pending, same_as_eager, settle, values
 from torch import Tensor
+
+from xla_notebook.backend import runtime
 
 
 def two(call: int, device: torch.device) -> tuple[Tensor, Tensor]:
@@ -411,3 +414,24 @@ def test_pending_arguments_are_counted_as_upstream_counts_them() -> None:
     before = counter("DynamoSyncInputExecuteTime")
     function(values(4, device=XLA) + 1)
     assert counter("DynamoSyncInputExecuteTime") == before + 1
+
+
+def test_arguments_that_come_pending_each_time_cost_one_execution_and_one_run() -> None:
+    """Given a constant and a computed value that come pending to every call, both are computed together, by the graph
+    that the first call made, and no run is refused for them."""
+    function = compiled(lambda x, one: x * 3 + one)
+    x = values(4, device=XLA)
+    settle()
+    counts = []
+    for call in range(4):
+        runs, compiles, ran = _samples("RunCachedGraphInputData"), runtime.compilations(), executions()
+        result = function(x + 1, torch.ones((), device=XLA))
+        counts.append((_samples("RunCachedGraphInputData") - runs, executions() - ran))
+        assert call == 0 or runtime.compilations() == compiles, f"call {call}"
+        assert_same((values(4) + 1) * 3 + 1, result, f"call {call}")
+    assert counts == [(1, 2)] * 4
+
+
+def _samples(metric: str) -> int:
+    data = metrics.metric_data(metric)
+    return int(data[0]) if data else 0

@@ -151,24 +151,26 @@ class CachedGraph:
         positions = [i for i in self._often_pending if is_on_xla(inputs[i])]
         waiting = runtime.pending([inputs[i] for i in positions])
         lazy = [i for i, waits in zip(positions, waiting, strict=True) if waits]
-        if not lazy:
+        if not lazy and self.runs:
+            # The first run comes after the trace, which has materialized them.
             self._often_pending = ()
         if not lazy or runtime.skips_pending_check():
             return inputs
-        known = {i: buffer for i in lazy if (buffer := self._constant(inputs[i])) is not None}
-        if len(known) == len(lazy):
-            return [known.get(i, value) for i, value in enumerate(inputs)]
+        if all(inputs[i].numel() == 1 for i in lazy):
+            known = {i: buffer for i in lazy if (buffer := self._constant(inputs[i])) is not None}
+            if len(known) == len(lazy):
+                return [known.get(i, value) for i, value in enumerate(inputs)]
         # All of them at once, as the trace did: the same graph serves again.
         runtime.increment_counter("DynamoSyncInputExecuteTime", 1)
         runtime.materialize([inputs[i] for i in lazy])
         return inputs
 
     def _constant(self, tensor: torch.Tensor) -> torch.Tensor | None:
-        """A buffer that holds the value of a pending one-element constant, or None if it is none.
+        """A buffer that holds the value of a pending tensor of one element, or None if that is no constant.
 
         ``loss.backward()`` starts each backward pass with such a one. Kept here, it costs no execution.
         """
-        if tensor.numel() != 1 or runtime.graph_inputs([tensor])[0]:
+        if runtime.graph_inputs([tensor])[0]:
             return None
         key = runtime.graph_hash([tensor])
         buffer = self._constants.get(key)
