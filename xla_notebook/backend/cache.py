@@ -16,7 +16,7 @@ from xla_notebook.backend import barriers, observer, runtime, warmup
 from xla_notebook.backend.config import config
 from xla_notebook.backend.graph import CachedGraph, RebuildReason, SavedBufferDonatedError
 from xla_notebook.backend.observer import GraphKind, TraceReason, WarmUpMode
-from xla_notebook.backend.program import HostStep, Segment, is_on_xla, source_line
+from xla_notebook.backend.program import HostStep, Segment, is_on_xla, source_line, spec_of
 from xla_notebook.backend.tracing import Traced, hlo_text, trace
 
 # More sizes than this of one dynamic function, and the oldest graph goes. XLA's own cache holds 2048.
@@ -179,7 +179,7 @@ class SegmentGraphs:
         for i in dead:
             self._report_donated("step barrier", graph.graph_id, f"constant {i}", graph.saved[i], None)
         if config.on_donated == "raise":
-            names = ", ".join(f"constant {i} ({_spec(graph.saved[i])})" for i in dead)
+            names = ", ".join(f"constant {i} ({spec_of(graph.saved[i])})" for i in dead)
             raise SavedBufferDonatedError(
                 f"{names}, which graph {graph.graph_id} of {self._origin.function} keeps for later runs, was donated;"
                 f" the last step barrier was at {filename}:{line}. With on_donated='recover' the graph is traced again."
@@ -200,7 +200,7 @@ class SegmentGraphs:
                 cause=cause,
                 graph_id=graph_id,
                 name=name,
-                spec=_spec(tensor),
+                spec=spec_of(tensor),
                 handle=handle,
                 address=address,
                 saved=True,
@@ -220,12 +220,12 @@ class SegmentGraphs:
             if parameter.kind == "seed":
                 bindings.append(observer.Binding("seed", 0, "random seed", observer.TensorSpec((), "int64", 8)))
             elif parameter.kind == "saved":
-                spec = _spec(traced.saved[parameter.index])
+                spec = spec_of(traced.saved[parameter.index])
                 bindings.append(observer.Binding("saved", parameter.index, f"constant {parameter.index}", spec))
             else:
                 at = parameter.index
                 kind: observer.BindingKind = "attribute" if nodes[at].op == "get_attr" else "argument"
-                bindings.append(observer.Binding(kind, at, self._name(at), _spec(inputs[at])))
+                bindings.append(observer.Binding(kind, at, self._name(at), spec_of(inputs[at])))
         positions = [i for i, _ in enumerate(self.segment.outputs) if i not in traced.numbers]
         targets = [self.segment.outputs[i].target for i in positions]
         ended = observer.now_ns()
@@ -240,7 +240,7 @@ class SegmentGraphs:
                 segment=self.segment.index,
                 reason=reason,
                 inputs=tuple(bindings),
-                outputs=tuple(_spec(root) for root in traced.roots),
+                outputs=tuple(spec_of(root) for root in traced.roots),
                 mutations=tuple((nodes.index(t), k) for k, t in enumerate(targets) if t is not None),
                 donated_inputs=traced.donated,
                 saved_nbytes=sum(t.numel() * t.element_size() for t in traced.saved),
@@ -263,14 +263,6 @@ def _say_how_to_seed() -> None:
             " torch_xla.manual_seed(seed).",
             stacklevel=2,
         )
-
-
-def _spec(tensor: torch.Tensor) -> observer.TensorSpec:
-    return observer.TensorSpec(
-        tuple(int(n) for n in tensor.shape),
-        str(tensor.dtype).removeprefix("torch."),
-        tensor.numel() * tensor.element_size(),
-    )
 
 
 def _buffer(value: Any) -> tuple[int, int | None] | None:

@@ -8,6 +8,7 @@ executable without that donation and says so once.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import sys
 import warnings
@@ -21,6 +22,8 @@ from torch._dynamo.source import LocalCellSource
 from torch._dynamo.variables.base import VariableTracker
 
 from xla_notebook.backend import observer, runtime
+from xla_notebook.backend.graph import CachedGraph
+from xla_notebook.backend.program import is_on_xla, spec_of
 
 
 class DonationRefusedWarning(UserWarning):
@@ -94,12 +97,15 @@ class Offers:
     def accepted(self, args: Sequence[Any]) -> frozenset[int]:
         """The positions that this call donates. Marks the tensors, as torch_xla's own bridge does."""
         accepted = set()
+        if not self._offered:
+            return frozenset()
+        sharing = collections.Counter(runtime.handle(a) for a in args if is_on_xla(a))
         for position in self._offered:
             tensor = args[position]
             if position in self._by_hand and position not in self._updated and not runtime.get_donation(tensor):
                 # Marked by hand for an earlier call, but this tensor was not.
                 continue
-            why = self._objection(position, args)
+            why = self._objection(position, args, sharing)
             if why is None:
                 accepted.add(position)
             else:
@@ -108,13 +114,23 @@ class Offers:
             runtime.set_donation(args[position], True)
         return frozenset(accepted)
 
+    def watch(self, graph: CachedGraph, args: Sequence[Any], updates: Mapping[int, int]) -> Watch | None:
+        """To be called before a run of `graph`, for what is to be called after it; None if nobody wants to know.
+
+        `updates` are the outputs that are new values of arguments, with the arguments' positions.
+        """
+        if not graph.donated or not observer.watching():
+            return None
+        outputs = {output: self._names.get(position, "") for output, position in updates.items()}
+        return Watch(graph, args, self._names, outputs)
+
     def refuse_all(self, why: str) -> None:
         """Say of every offer that it is not taken."""
         for position in self._offered:
             self._refuse(position, why)
 
-    def _objection(self, position: int, args: Sequence[Any]) -> str | None:
-        """Why the argument's buffer must stay, or None."""
+    def _objection(self, position: int, args: Sequence[Any], sharing: Mapping[int | None, int]) -> str | None:
+        """Why the argument's buffer must stay, or None. `sharing`: how many arguments have each handle."""
         tensor = args[position]
         if not isinstance(tensor, torch.Tensor) or tensor.device.type != "xla":
             return "it is not on the XLA device"
@@ -127,9 +143,7 @@ class Offers:
             return "a view or a detached copy of it is alive"
         if runtime.anything_pending(tensor.device):
             return "pending work on the device may read it"
-        handle = runtime.handle(tensor)
-        others = [a for i, a in enumerate(args) if i != position and isinstance(a, torch.Tensor)]
-        if any(runtime.handle(a) == handle for a in others if a.device.type == "xla"):
+        if sharing[runtime.handle(tensor)] > 1:
             return "another argument shares its buffer"
         return None
 
@@ -142,3 +156,53 @@ class Offers:
         warnings.warn(
             f"{self._function}: the buffer of {name} is not donated: {why}", DonationRefusedWarning, stacklevel=2
         )
+
+
+class Watch:
+    """Tells observers which inputs of a graph a run donates, and which outputs take their memory.
+
+    XLA pairs them when it compiles, and leaves out what fits no output; it tells nobody. So the first run
+    of a graph waits for the device before and after, and compares addresses; later runs need no waiting,
+    unless an observer wants their addresses, too. Without waiting, the taker's handle is not told: results of
+    work in flight have a handle that is not the one of their buffer in the end.
+    """
+
+    def __init__(self, graph: CachedGraph, args: Sequence[Any], names: Mapping[int, str], outputs: Mapping[int, str]):
+        self._graph = graph
+        self._names = names
+        self._outputs = outputs
+        self._runs = graph.runs
+        self._inputs = {p: (args[p], runtime.handle(args[p])) for p in graph.donated}
+        self._waits = graph.taken is None or observer.watching_donations()
+        self._addresses: dict[int, int | None] = {}
+        if self._waits:
+            runtime.wait_for_device()
+            self._addresses = {p: runtime.address(args[p]) for p in graph.donated}
+
+    def tell(self, results: Sequence[torch.Tensor]) -> None:
+        """The graph was called, and its arguments are not updated yet."""
+        if self._graph.runs == self._runs:
+            return
+        if self._waits:
+            runtime.wait_for_device()
+            outputs = {runtime.address(result): number for number, result in enumerate(results)}
+            dead = [p for p, (tensor, _) in self._inputs.items() if runtime.handle(tensor) is None]
+            self._graph.taken = {p: outputs.get(self._addresses[p]) for p in dead}
+        for position, output in (self._graph.taken or {}).items():
+            tensor, handle = self._inputs[position]
+            observer.send(
+                observer.Donated(
+                    cause="graph input",
+                    graph_id=self._graph.graph_id,
+                    name=self._names.get(position, f"argument {position}"),
+                    spec=spec_of(tensor),
+                    handle=handle or 0,
+                    address=self._addresses.get(position),
+                    saved=False,
+                    would_be=False,
+                    time_ns=observer.now_ns(),
+                    taker="" if output is None else self._outputs.get(output) or f"output {output}",
+                    taker_handle=runtime.handle(results[output]) if self._waits and output is not None else None,
+                    taken=(position, output),
+                )
+            )

@@ -219,6 +219,7 @@ class _HotPath:
         self._updates = tuple(
             (program.placeholders.index(target), position[value]) for target, value in program.updates
         )
+        self._updated = {result: argument for argument, result in self._updates}
         # Positions in [*results, *arguments, *numbers, None].
         base = len(tensors) + len(program.placeholders)
         place: dict[Node | None, int] = {None: base + len(numbers)}
@@ -230,12 +231,15 @@ class _HotPath:
         self._select = None if order == list(range(len(tensors))) else _picker(order)
 
     def run(self, args: Sequence[Any]) -> Sequence[Any]:
-        graph = self._graph
+        graph, watch = self._graph, None
         if graph is None:
             graph = self._graphs.for_inputs(args, self._offers.accepted(args))
+            watch = self._offers.watch(graph, args, self._updated)
             if not self._varies:
                 self._graph = graph
         results: Sequence[Any] = graph.run(args) if graph.hash else ()
+        if watch is not None:
+            watch.tell(results)
         if self._updates:
             with self._no_barrier:
                 for argument, result in self._updates:

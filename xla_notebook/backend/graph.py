@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, Protocol
 
@@ -38,7 +39,8 @@ class Owner(Protocol):
 class CachedGraph:
     """An executable with the bindings of its parameters.
 
-    `runs` counts its runs; `state` says whether XLA's cache is known to hold the executable. `run` takes
+    `runs` counts its runs, and `run_ns` is the host time that they took, until XLA had taken them over: the
+    device may work on afterwards. `state` says whether XLA's cache is known to hold the executable. `run` takes
     the segment's inputs in order and gives the executable's results: fresh tensors, one for each output
     of the segment that is a tensor.
     """
@@ -54,6 +56,7 @@ class CachedGraph:
         self.graph_id = graph_id
         self.state: State
         self.runs = 0
+        self.run_ns = 0
         # (shape, dtype) of each input, or the number that it was.
         self.signature = [(tuple(v.shape), v.dtype) if isinstance(v, torch.Tensor) else v for v in inputs]
         self._input_count = len(inputs)
@@ -103,6 +106,7 @@ class CachedGraph:
 
     def run(self, inputs: Sequence[Any]) -> list[torch.Tensor]:
         """Run the executable on the segment's inputs; asynchronous, as all of torch_xla."""
+        started_ns = time.perf_counter_ns()
         if self.saved and self._checked_barriers != barriers.count:
             self._check_saved(inputs)
         if self._often_pending:
@@ -116,6 +120,7 @@ class CachedGraph:
             self._mend(error, inputs)
             return self.run(inputs)
         self.runs += 1
+        self.run_ns += time.perf_counter_ns() - started_ns
         return results
 
     def _run(self, inputs: Sequence[Any]) -> list[torch.Tensor]:

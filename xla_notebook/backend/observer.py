@@ -146,7 +146,8 @@ class Donated:
 
     `would_be`: the guard protected the buffer with a private copy; this tells what would have happened.
     `saved`: the dead buffer was one that a graph keeps for later runs (a hazard). `taker`: the name of the
-    tensor that has the memory now, and `taker_handle` its handle, where an observer watched the barrier.
+    tensor that has the memory now, and `taker_handle` its handle, where an observer watched the barrier. Of a
+    graph's own input, `taken` are its position and the number of the output that has its memory, or None.
     """
 
     cause: DonationCause
@@ -160,6 +161,7 @@ class Donated:
     time_ns: int
     taker: str = ""
     taker_handle: int | None = None
+    taken: tuple[int, int | None] | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -221,6 +223,10 @@ class Observer:
         """
         return None
 
+    def watches_donations(self) -> bool:
+        """Whether a run that donates should wait for the device before and after, so that addresses can be told."""
+        return False
+
 
 _lock = threading.Lock()
 _observers: tuple[Observer, ...] = ()
@@ -244,6 +250,11 @@ def detach(observer: Observer) -> None:
 def watching() -> bool:
     """Whether anyone wants reports; callers skip costly preparations otherwise."""
     return bool(_observers)
+
+
+def watching_donations() -> bool:
+    """Whether any observer wants the addresses of donated buffers, for which runs that donate must wait."""
+    return any(observer.watches_donations() for observer in _observers)
 
 
 def send(report: Report) -> None:

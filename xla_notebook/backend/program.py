@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from xla_notebook.backend.observer import TensorSpec
+
 
 @dataclasses.dataclass(frozen=True)
 class Output:
@@ -107,6 +109,12 @@ _PLACE = re.compile(r'File "(.+?)", line (\d+), in (\S+)\n\s*(.*)')
 
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
+
+
+def spec_of(tensor: torch.Tensor) -> TensorSpec:
+    """What observers are told of a tensor."""
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    return TensorSpec(tuple(int(n) for n in tensor.shape), dtype, tensor.numel() * tensor.element_size())
 
 
 def _users_place(node: Node) -> tuple[str, str, str, str] | None:

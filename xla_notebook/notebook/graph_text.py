@@ -52,18 +52,23 @@ def details(graph: GraphRecord) -> str:
         f"{graph.name}{f' ({place})' if place else ''}: {graph.kind} graph, {graph.state}, hash {graph.hash}",
         f"{graph.op_count} ops; traced in {duration(graph.trace_ns)}, "
         + (f"compiled in {duration(graph.compile_ns)}" if graph.compiled else "compiled before")
-        + f"; {graph.runs} run{'s' if graph.runs != 1 else ''}",
+        + f"; {graph.runs} run{'s' if graph.runs != 1 else ''}"
+        + (f", {duration(graph.mean_run_ns)} of host time each" if graph.runs else ""),
         "inputs:",
     ]
     for binding in graph.inputs:
         lines.append(f"  {binding.name}: {binding.kind}, {_spec(binding.spec)}")
     lines.append("outputs:")
-    updates = {output: (name, reused) for name, output, reused in aliases(graph)}
+    updates = {output: graph.argument(source) for source, output in graph.mutations}
+    memory = {output: name for name, output, reused in aliases(graph) if reused}
     for number, spec in enumerate(graph.outputs):
         line = f"  {number}: {_spec(spec)}"
-        if number in updates:
-            name, reused = updates[number]
-            line += f", the new value of {name}{', in its memory' if reused else ''}"
+        updated = updates.get(number)
+        if updated is not None:
+            line += f", the new value of {updated.name}"
+        if number in memory:
+            own = updated is not None and updated.name == memory[number]
+            line += f", in {'its' if own else 'the donated'} memory{'' if own else f' of {memory[number]}'}"
         lines.append(line)
     if graph.host_ops:
         lines.append("ops that run on the host, around the graph:")

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterable, Mapping
 import torch
 
 from xla_notebook.backend import observer, runtime
-from xla_notebook.backend.observer import Donated, TensorSpec
+from xla_notebook.backend.observer import Donated
+from xla_notebook.backend.program import spec_of
 from xla_notebook.session.ledger import places, says_deleted, waits
 from xla_notebook.session.records import LiveGraph
 from xla_notebook.session.walk import Walk, notebook_roots
@@ -77,7 +78,7 @@ class DonationWatch:
                             cause="step barrier",
                             graph_id=graph_id,
                             name=constant or known.get((handle, address), "") or taker,
-                            spec=_spec(tensor),
+                            spec=spec_of(tensor),
                             handle=handle,
                             address=address,
                             saved=False,
@@ -119,8 +120,3 @@ def _names(namespace: Mapping[str, object]) -> dict[int, str]:
     walk = Walk()
     walk.add(notebook_roots(namespace))
     return {key: found.owners[0][1] for key, found in walk.found.items()}
-
-
-def _spec(tensor: torch.Tensor) -> TensorSpec:
-    dtype = str(tensor.dtype).removeprefix("torch.")
-    return TensorSpec(tuple(tensor.shape), dtype, tensor.numel() * tensor.element_size())

@@ -66,14 +66,16 @@ def held_by_graphs_only(buffers: Iterable[BufferRecord]) -> int:
 def aliases(graph: GraphRecord) -> list[tuple[str, int, bool]]:
     """The graph's input-to-output alias map: (input name, output number, whether the memory is reused too).
 
-    An output is the new value of an input that the function changes in place; the memory is reused where
-    that input is donated.
+    An output is the new value of an input that the function changes in place, or has the memory of one that
+    was donated. Before the first run of a graph that donates, its donated inputs are expected to give theirs.
     """
-    return [
-        (binding.name, target, source in graph.donated_inputs)
-        for source, target in graph.mutations
-        if (binding := graph.argument(source)) is not None
-    ]
+    taken = None if graph.taken is None else dict(graph.taken)
+    found = {(source, output): source in graph.donated_inputs for source, output in graph.mutations}
+    if taken is not None:
+        found = {pair: taken.get(pair[0]) == pair[1] for pair in found}
+        found |= {(source, output): True for source, output in taken.items() if output is not None}
+    named = ((graph.argument(source), output, reused) for (source, output), reused in found.items())
+    return [(binding.name, output, reused) for binding, output, reused in named if binding is not None]
 
 
 def _donations(graphs: Iterable[GraphRecord], buffers: Iterable[BufferRecord]) -> Iterable[Advice]:

@@ -168,6 +168,7 @@ class Donation(_Event):
     would_be: bool
     taker: str
     taker_handle: int | None
+    output: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -365,6 +366,7 @@ def from_report(report: Report, seq: int, cell: CellRef | None, source: Source |
                 would_be=report.would_be,
                 taker=report.taker[:TEXT_LIMIT],
                 taker_handle=report.taker_handle,
+                output=report.taken[1] if report.taken is not None else None,
             )
         case Forced():
             return ExecutionForced(

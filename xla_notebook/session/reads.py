@@ -19,7 +19,8 @@ from typing import Any
 import torch
 
 from xla_notebook.backend import barriers, observer, runtime
-from xla_notebook.backend.observer import Forced, TensorSpec
+from xla_notebook.backend.observer import Forced
+from xla_notebook.backend.program import spec_of
 from xla_notebook.session.ledger import says_deleted, waits
 
 # The methods behind what a user writes. What they call themselves on the same tensor is part of them; a formatted
@@ -102,9 +103,7 @@ def _begin(tensor: torch.Tensor, bound: Any, by: str) -> None:
             raise
         return  # the work reads a dead buffer, so the read is about to fail
     filename, line = barriers.user_line()
-    spec = TensorSpec(
-        tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."), tensor.numel() * tensor.element_size()
-    )
+    spec = spec_of(tensor)
     key, before, started = id(tensor), runtime.lazy_executions(), observer.now_ns()
 
     def end(_bound: weakref.ref[Any]) -> None:

@@ -111,6 +111,8 @@ class Recorder:
             case Donated():
                 if report.saved:
                     self._add_hazard(report)
+                if report.taken is not None:
+                    self._take_over(report.graph_id, report.taken)
             case Barrier() | DonationRefused() | Forced():
                 pass
 
@@ -248,7 +250,8 @@ class Recorder:
             if record is not None and record.runs != graph.runs:
                 self.timeline.tick()
                 state = "warm" if record.state == "cold" else record.state
-                self._put(dataclasses.replace(record, runs=graph.runs, state=state))
+                mean = graph.run_ns // max(graph.runs, 1)
+                self._put(dataclasses.replace(record, runs=graph.runs, mean_run_ns=mean, state=state))
 
     # ---- records
 
@@ -272,6 +275,12 @@ class Recorder:
         record = self.graphs.get(graph_id)
         if record is not None and record.state != "dropped":
             self._put(dataclasses.replace(record, **fields))  # type: ignore[arg-type]
+
+    def _take_over(self, graph_id: int | None, pair: tuple[int, int | None]) -> None:
+        """An output of the graph was seen in the memory of one of its inputs."""
+        record = self.graphs.get(graph_id) if graph_id is not None else None
+        if record is not None and pair not in (record.taken or ()):
+            self._update(record.graph_id, taken=(*(record.taken or ()), pair))
 
     def _drop(self, graph_id: int) -> None:
         """Mark a graph's record, and forget the one that was dropped longest ago if there are too many."""

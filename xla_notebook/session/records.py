@@ -24,6 +24,8 @@ class LiveGraph(Protocol):
     @property
     def runs(self) -> int: ...
     @property
+    def run_ns(self) -> int: ...
+    @property
     def saved(self) -> Sequence[torch.Tensor]: ...
     @property
     def saved_nbytes(self) -> int: ...
@@ -42,7 +44,10 @@ class GraphRecord:
     whose buffer an output takes. Both count arguments as `Binding.index` does. `traces` counts traces (more
     than one after an eviction or a recovery). Times are nanoseconds, those of the last trace and compile.
     `version` is the session's number of the last change. `causes` say why it was compiled although its function
-    had been before, none for a first compile.
+    had been before, none for a first compile. `mean_run_ns` is the host's time for a run: picking its inputs and
+    handing it to XLA; the device may still be at work when it ends, and its time is not known for each graph.
+    `taken` are pairs (argument, output): whose memory a donating run was seen to reuse, and by which output (None:
+    by none); None before such a run.
     """
 
     graph_id: int
@@ -72,6 +77,8 @@ class GraphRecord:
     traced_at_ns: int
     version: int
     causes: tuple[Cause, ...] = ()
+    mean_run_ns: int = 0
+    taken: tuple[tuple[int, int | None], ...] | None = None
 
     @property
     def label(self) -> str:
@@ -130,7 +137,9 @@ def new_record(
 def retraced(record: GraphRecord, traced: GraphTraced, cell: CellRef | None, source: Source | None) -> GraphRecord:
     """`record` after another trace of the same graph: its name and runs stay, the rest is new."""
     new = new_record(traced, cell, source, ())
-    return dataclasses.replace(new, name=record.name, runs=record.runs, traces=record.traces + 1)
+    return dataclasses.replace(
+        new, name=record.name, runs=record.runs, mean_run_ns=record.mean_run_ns, traces=record.traces + 1
+    )
 
 
 def _label(traced: GraphTraced, source: Source | None) -> str:

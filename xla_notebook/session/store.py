@@ -103,6 +103,10 @@ class Session(observer.Observer):
             return None
         return self._watch(self.namespace, self._live_graphs())
 
+    def watches_donations(self) -> bool:
+        """Whether runs that donate should wait, too. Called by the backend."""
+        return self.settings.watch_donations
+
     # ---- what the notebook calls around cells
 
     def begin_cell(self, execution_count: int, cell_id: str | None = None, filename: str | None = None) -> CellRef:

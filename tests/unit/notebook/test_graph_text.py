@@ -12,7 +12,7 @@ from ..session.reports import FakeGraph, argument, donated, traced
 
 
 def records() -> list[GraphRecord]:
-    session = Session(live_graphs=lambda: [FakeGraph(1, runs=1)])
+    session = Session(live_graphs=lambda: [FakeGraph(1, runs=1, run_ns=250_000)])
     session.report(traced(1, hash="abcd1111", mutations=((0, 0),), donated_inputs=(0,)))
     session.report(traced(2, hash="abcd2222", host_ops=(HostOp("aten::nonzero", "no lowering", "train.py:3"),)))
     session.report(traced(3, hash="ffff", function="other", inputs=(argument("y", 0, TensorSpec((), "int64", 8)),)))
@@ -56,7 +56,7 @@ def test_details() -> None:
     lines = graph_text.details(first).splitlines()
     assert lines == [
         "step (<cell 3>:4): inference graph, warm, hash abcd1111",
-        "3 ops; traced in 400.0 ms, compiled before; 1 run",
+        "3 ops; traced in 400.0 ms, compiled before; 1 run, 250 us of host time each",
         "inputs:",
         "  x: argument, float32 16x8, 512 B",
         "outputs:",

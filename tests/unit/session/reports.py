@@ -26,6 +26,7 @@ class FakeGraph:
 
     graph_id: int
     runs: int = 0
+    run_ns: int = 0
     saved: Sequence[Any] = ()
     saved_nbytes: int = 0
     state: str = "warm"
