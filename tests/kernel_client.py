@@ -9,7 +9,9 @@ from queue import Empty
 from types import TracebackType
 from typing import Any
 
+from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import start_new_kernel
+from page_client import Page
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _ARROW = re.compile(r"^-+> *(\d+) ?(.*)$")
@@ -62,6 +64,14 @@ class Kernel:
         self._client.stop_channels()
         self._manager.shutdown_kernel(now=True)
 
+    def page(self, subshell: bool = True) -> Page:
+        """A page of the live inspector."""
+        # Not the manager's own client: replies to two of one session would find the wrong one.
+        client = BlockingKernelClient()
+        info = self._manager.get_connection_info()
+        client.load_connection_info({name: value for name, value in info.items() if name != "session"})
+        return Page(client, subshell)
+
     def interrupt(self) -> None:
         self._manager.interrupt_kernel()
 
@@ -80,6 +90,10 @@ class Kernel:
             message["metadata"]["cellId"] = cell_id
         self._client.shell_channel.send(message)
         return str(message["header"]["msg_id"])
+
+    def is_running(self, message_id: str) -> bool:
+        """Whether a cell has not been answered yet. Looks at no output."""
+        return not self._client.shell_channel.msg_ready()
 
     def next_output(self, message_id: str, timeout: float = 240) -> dict[str, Any]:
         """The next iopub message that belongs to `message_id`."""

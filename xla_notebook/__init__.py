@@ -12,11 +12,13 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from xla_notebook.notebook.decorator import compile, compiling
+    from xla_notebook.notebook.widget import Inspector
     from xla_notebook.session import Session
 
     __version__: str
 
 __all__ = [
+    "Inspector",
     "__version__",
     "compile",
     "compiling",
@@ -78,4 +80,8 @@ def __getattr__(name: str) -> Any:
         from xla_notebook.notebook import decorator
 
         return getattr(decorator, name)
+    if name == "Inspector":
+        from xla_notebook.notebook.widget import Inspector
+
+        return Inspector
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -33,7 +33,7 @@ def test_loading_prints_one_line_and_creates_no_client(bare_kernel: Kernel) -> N
     assert shown.stdout.startswith("xla_notebook ")
     assert "device" in shown.stdout
     assert "torch_xla 2.9" in shown.stdout
-    assert "%xla_graphs shows the graphs" in shown.stdout
+    assert "%xla_inspect opens the inspector" in shown.stdout
     assert shown.stderr == ""
     assert bare_kernel.value("__import__('torch_xla')._XLAC._xla_runtime_is_initialized()") is False
 

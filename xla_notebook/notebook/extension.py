@@ -7,12 +7,15 @@ import weakref
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from IPython.core.getipython import get_ipython
+
 from xla_notebook import session
 from xla_notebook.backend import device
 from xla_notebook.notebook import blocks, quiet
 from xla_notebook.notebook.cell import Cells
 from xla_notebook.notebook.hooks import Hooks
 from xla_notebook.notebook.inspect_magics import InspectMagics
+from xla_notebook.notebook.live import Live
 from xla_notebook.notebook.magics import Magics
 
 if TYPE_CHECKING:
@@ -25,9 +28,10 @@ _CALL = "get_ipython().run_cell_magic('xla_compile',"
 class Extension:
     """What one shell has of us."""
 
-    def __init__(self, ip: InteractiveShell) -> None:
+    def __init__(self, ip: InteractiveShell, device: str) -> None:
         self._ip = ip
         self._hooks = Hooks(ip)
+        self.live = Live(ip, device)
         self._cells = Cells(ip)
 
     def load(self) -> None:
@@ -36,6 +40,7 @@ class Extension:
         session.current().attach()
         self._cells.install()
         self._hooks.install()
+        self.live.install()
         quiet.install()
         self._ip.input_transformers_post.append(self.hand_over)
         magics = Magics(self._ip, self._cells, self._hooks)
@@ -56,6 +61,7 @@ class Extension:
         if self.hand_over in self._ip.input_transformers_post:
             self._ip.input_transformers_post.remove(self.hand_over)
         quiet.remove()
+        self.live.remove()
         self._hooks.remove()
         self._cells.remove()
         session.current().detach()
@@ -98,12 +104,12 @@ def load(ip: InteractiveShell) -> None:
     """
     if ip in _loaded:
         return
-    extension = Extension(ip)
+    chosen = device.choose_device()
+    extension = Extension(ip, chosen)
     extension.load()
     _loaded[ip] = extension
     versions = f"torch {version('torch')}, torch_xla {version('torch_xla')}"
-    chosen = device.choose_device()
-    print(f"xla_notebook {version('xla_notebook')}: {chosen}; {versions}. %xla_graphs shows the graphs.")
+    print(f"xla_notebook {version('xla_notebook')}: {chosen}; {versions}. %xla_inspect opens the inspector.")
 
 
 def unload(ip: InteractiveShell) -> None:
@@ -111,3 +117,10 @@ def unload(ip: InteractiveShell) -> None:
     extension = _loaded.pop(ip, None)
     if extension is not None:
         extension.unload()
+
+
+def live() -> Live | None:
+    """What serves the pages of this process's shell; None where the extension is not loaded."""
+    shell = get_ipython()
+    extension = _loaded.get(shell) if shell is not None else None
+    return None if extension is None else extension.live

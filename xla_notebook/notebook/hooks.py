@@ -28,14 +28,16 @@ class Hooks:
         """The notebook's id of the running cell; None where the front end gives none."""
         self.count = ip.execution_count
         """The execution count of the running cell, as its prompt shows it."""
+        self.remark: str | None = None
+        """What the summary of the running cell says besides, after the number of graphs."""
 
     def install(self) -> None:
         """Register the callbacks."""
         # Not pre_execute and post_execute: those also fire for every comm message, on another thread.
         for event, callback in (("pre_run_cell", self._before), ("post_run_cell", self._after)):
-            guarded = self._guarded(event, callback)
-            self._ip.events.register(event, guarded)
-            self._callbacks.append((event, guarded))
+            made = guarded(self._ip, event, callback)
+            self._ip.events.register(event, made)
+            self._callbacks.append((event, made))
         if self._progress is not None:
             observer.attach(self._progress)
 
@@ -68,6 +70,7 @@ class Hooks:
         # IPython passes an ExecutionInfo; it has changed its arguments before, so none is relied on.
         self.cell_id = getattr(args[0], "cell_id", None) if args else None
         self._reporting = False
+        self.remark = None
         # IPython 9 has counted on before this event, IPython 8 counts on later: neither has stored this cell yet.
         history = self._ip.history_manager
         self.count = len(history.input_hist_parsed) if history is not None else self._ip.execution_count
@@ -93,6 +96,9 @@ class Hooks:
         reporting, self._reporting = self._reporting, False
         worked = summary is not None and getattr(args[0] if args else None, "success", True)
         line = summary.line() if summary is not None and worked else None
+        remark, self.remark = self.remark, None
+        if remark is not None and worked:
+            line = f"{line or '0 graphs compiled'} {remark}"
         if reporting and worked:
             for notice in quiet.take():
                 print(f"xla_notebook: {notice}")
@@ -101,17 +107,18 @@ class Hooks:
         if reporting and line is not None and not in_place:
             print(line)
 
-    def _guarded(self, event: str, callback: Callable[..., None]) -> Callable[..., None]:
-        """`callback`, which switches itself off with one notice if it fails, and never breaks a cell."""
 
-        def guarded(*args: Any, **kwargs: Any) -> None:
-            try:
-                callback(*args)
-            except Exception as error:
-                self._ip.events.unregister(event, guarded)
-                print(
-                    f"xla_notebook: what it does at {event} failed and is switched off"
-                    f" ({type(error).__name__}: {error}). %reload_ext xla_notebook switches it on again."
-                )
+def guarded(ip: InteractiveShell, event: str, callback: Callable[..., None]) -> Callable[..., None]:
+    """`callback`, which switches itself off with one notice if it fails, and never breaks a cell."""
 
-        return guarded
+    def call(*args: Any, **kwargs: Any) -> None:
+        try:
+            callback(*args)
+        except Exception as error:
+            ip.events.unregister(event, call)
+            print(
+                f"xla_notebook: what it does at {event} failed and is switched off"
+                f" ({type(error).__name__}: {error}). %reload_ext xla_notebook switches it on again."
+            )
+
+    return call

@@ -21,7 +21,7 @@ from xla_notebook.session.settings import SettingError, parse
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-NAMES = ("xla_graphs", "xla_buffers", "xla_events", "xla_explain", "xla_warmup", "xla_clear")
+NAMES = ("xla_graphs", "xla_buffers", "xla_events", "xla_explain", "xla_warmup", "xla_clear", "xla_inspect")
 _EVENTS_SHOWN = 50
 _BUFFERS_SHOWN = 30
 # What `--watch` takes: whether donations and reads are watched, and what is said.
@@ -41,7 +41,7 @@ class InspectMagics:
     def register(self) -> None:
         """Register the magics named in `NAMES`."""
         register: Any = self._ip.register_magic_function  # a traitlets delegate, whose declared type is wrong
-        functions = (self.graphs, self.buffers, self.events, self.explain, self.warmup, self.clear)
+        functions = (self.graphs, self.buffers, self.events, self.explain, self.warmup, self.clear, self.inspect)
         for name, function in zip(NAMES, functions, strict=True):
             register(function, "line", name)
 
@@ -190,6 +190,19 @@ class InspectMagics:
         donations, reads, said = _WATCHED[what]
         session.current().set(watch_donations=donations, watch_reads=reads)
         return said
+
+    def inspect(self, line: str) -> None:
+        """Open the inspector: graphs, buffers and events live, also while a cell runs, with the settings.
+
+        %xla_inspect
+
+        Looking computes, transfers and changes nothing. In a terminal it prints the same as text.
+        """
+        _options("xla_inspect", line)
+        # Only here, because widgets cost a second to import.
+        from xla_notebook.notebook.widget import Inspector
+
+        display(Inspector())
 
     def _set(self, magic: str, **texts: str) -> session.Settings:
         """Change settings to what was typed."""

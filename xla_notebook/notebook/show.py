@@ -19,12 +19,12 @@ _STYLE = (
 _NO_EVENTS = "Nothing had happened."
 
 
-def text(export: Export, width: int = 120, shown: int | None = None) -> str:
-    """Graphs, why they were compiled, buffers and the last `shown` events (None: all), as text."""
+def text(export: Export, width: int = 120, shown: int | None = None, buffers: int | None = None) -> str:
+    """Graphs, why they were compiled, the largest `buffers` and the last `shown` events (None: all), as text."""
     tables = [
         ("Graphs", _graphs(export).text(width)),
         ("Why they were compiled", _reasons(export)),
-        ("Device buffers", buffer_table(export.ledger, None).text(width)),
+        ("Device buffers", buffer_table(export.ledger, buffers).text(width)),
         ("Events", _events(export, shown).text(width)),
     ]
     parts = [_header(export), *(f"{title}\n\n{body}" for title, body in tables if body)]
@@ -33,18 +33,22 @@ def text(export: Export, width: int = 120, shown: int | None = None) -> str:
 
 def page(export: Export) -> str:
     """The same as a self-contained HTML page, with all events. Everything in it is text, never markup."""
+    return (
+        '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>XLA session</title>'
+        f"<style>{_STYLE}</style></head><body><h1>XLA session</h1>{fragment(export, None, None)}</body></html>\n"
+    )
+
+
+def fragment(export: Export, shown: int | None, buffers: int | None) -> str:
+    """The same as HTML for within a page, with the last `shown` events and the largest `buffers` (None: all)."""
     tables = [
         ("Graphs", _graphs(export)._repr_html_()),
         ("Why they were compiled", f"<pre>{html.escape(_reasons(export))}</pre>"),
-        ("Device buffers", buffer_table(export.ledger, None)._repr_html_()),
-        ("Events", _events(export, None)._repr_html_()),
+        ("Device buffers", buffer_table(export.ledger, buffers)._repr_html_()),
+        ("Events", _events(export, shown)._repr_html_()),
     ]
-    title = html.escape(_header(export))
     body = "".join(f"<h2>{name}</h2>{table}" for name, table in tables)
-    return (
-        '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>XLA session</title>'
-        f"<style>{_STYLE}</style></head><body><h1>XLA session</h1><p>{title}</p>{body}</body></html>\n"
-    )
+    return f"<p>{html.escape(_header(export))}</p>{body}"
 
 
 def _header(export: Export) -> str:

@@ -1,0 +1,77 @@
+"""The live inspector of one shell: feed, desk and comm target, joined to its cells."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from xla_notebook import session
+from xla_notebook.notebook.between import BetweenCells
+from xla_notebook.notebook.comms import Target
+from xla_notebook.notebook.desk import Desk
+from xla_notebook.notebook.feed import Feed
+from xla_notebook.notebook.hooks import guarded
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+    from xla_notebook.notebook.widget import Inspector
+
+
+class Live:
+    """What pages that look at one shell are served by."""
+
+    def __init__(self, ip: InteractiveShell, device: str) -> None:
+        self.shell = ip
+        self._between = BetweenCells()
+        self._begun = 0
+        self._callbacks: list[tuple[str, Callable[..., None]]] = []
+        self.feed = Feed(session.current(), device, last_error)
+        self.desk = Desk(session.current(), self.feed, self._between, last_error)
+        self.inspectors: weakref.WeakSet[Inspector] = weakref.WeakSet()
+        """The widgets that were shown; each keeps a copy of the last state in the notebook."""
+        # A shell in a terminal or a script has no kernel, and no pages.
+        kernel = getattr(ip, "kernel", None)
+        self._target = None if kernel is None else Target(kernel.comm_manager, self.feed, self.desk)
+
+    def install(self) -> None:
+        """Follow the cells, and accept pages."""
+        for event, callback in (("pre_run_cell", self._before), ("post_run_cell", self._after)):
+            made = guarded(self.shell, event, callback)
+            self.shell.events.register(event, made)
+            self._callbacks.append((event, made))
+        if self._target is not None:
+            self._target.register()
+
+    def remove(self) -> None:
+        """Undo `install`; pages are told."""
+        while self._callbacks:
+            event, callback = self._callbacks.pop()
+            if callback in self.shell.events.callbacks[event]:
+                self.shell.events.unregister(event, callback)
+        self.feed.close()
+        if self._target is not None:
+            self._target.unregister()
+
+    def _before(self, *_: Any) -> None:
+        self._between.begin()
+        self._begun += 1
+        self.feed.wake()
+
+    def _after(self, *_: Any) -> None:
+        if not self._begun:
+            return  # the cell that loaded the extension
+        self._begun -= 1
+        self._between.end()
+        if self._begun:
+            return
+        self.feed.look_if_watched()
+        for inspector in self.inspectors:
+            inspector.save()
+
+
+def last_error() -> BaseException | None:
+    """The last exception that a cell showed: its frames keep buffers alive."""
+    return getattr(sys, "last_value", None)
