@@ -59,7 +59,7 @@ def graph(record: GraphRecord, name: Callable[[GraphRecord], str]) -> messages.G
         compiled=record.compiled,
         traces=record.traces,
         runs=record.runs,
-        run_ns=None,
+        run_ns=record.mean_run_ns or None,
         time_ms=record.traced_at_ns / 1e6,
     )
 
