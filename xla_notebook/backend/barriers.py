@@ -27,7 +27,7 @@ from typing import Any
 
 import torch
 
-from xla_notebook.backend import observer, runtime
+from xla_notebook.backend import observer, rehearsal, runtime
 
 # One for each device that was traced on or had a step barrier. Re-entrant: a trace may trace within.
 _locks: collections.defaultdict[str, Any] = collections.defaultdict(threading.RLock)
@@ -71,7 +71,12 @@ def user_line() -> tuple[str | None, int | None]:
 def _guarded(barrier: Callable[..., Any]) -> Callable[..., Any]:
     def step_barrier(device: str = "", *args: Any, **kwargs: Any) -> Any:
         global count, last_line
-        with excluded(torch.device(device) if device else runtime.current_device()):
+        where = torch.device(device) if device else runtime.current_device()
+        rehearsed = rehearsal.current()
+        if rehearsed is not None:
+            rehearsed.step_barrier(where, user_line())
+            return None
+        with excluded(where):
             count += 1
             last_line = user_line()
             if not observer.watching():

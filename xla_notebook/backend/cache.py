@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from xla_notebook.backend import barriers, observer, runtime, warmup
+from xla_notebook.backend import barriers, observer, rehearsal, runtime, warmup
 from xla_notebook.backend.config import config
 from xla_notebook.backend.graph import CachedGraph, RebuildReason, SavedBufferDonatedError
 from xla_notebook.backend.observer import GraphKind, TraceReason, WarmUpMode
@@ -136,6 +136,10 @@ class SegmentGraphs:
 
     def _trace(self, graph_id: int, inputs: Sequence[Any], donated: frozenset[int], reason: TraceReason) -> Traced:
         mode = self._origin.warm_up or config.warm_up
+        rehearsed = rehearsal.current()
+        if rehearsed is not None:
+            rehearsed.traced()
+            mode = "compile"
         # A run that finds nothing in the cache is how mode `off` gets to compile.
         if mode == "off" and reason in ("evicted", "cleared"):
             mode = "compile"

@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 
 import torch
 
-from xla_notebook.backend import barriers, runtime
+from xla_notebook.backend import barriers, rehearsal, runtime
 from xla_notebook.backend.program import is_on_xla
 from xla_notebook.backend.tracing import Traced
 
@@ -75,6 +75,8 @@ class CachedGraph:
         self.saved = traced.saved
         self.numbers = traced.numbers
         self.donated = traced.donated
+        self._warmed = traced.warmed
+        self._outputs = traced.outputs
         # Which output took the memory of each donated input that died, once a run has shown it.
         self.taken: dict[int, int | None] | None = None
         self.saved_nbytes = sum(t.numel() * t.element_size() for t in traced.saved)
@@ -106,6 +108,8 @@ class CachedGraph:
 
     def run(self, inputs: Sequence[Any]) -> list[torch.Tensor]:
         """Run the executable on the segment's inputs; asynchronous, as all of torch_xla."""
+        if rehearsal.under_way and (rehearsed := rehearsal.current()) is not None:
+            return self._rehearse(inputs, rehearsed)
         started_ns = time.perf_counter_ns()
         if self.saved and self._checked_barriers != barriers.count:
             self._check_saved(inputs)
@@ -137,6 +141,15 @@ class CachedGraph:
             runtime.set_rng_seed(runtime.next_seed(seed))
         return results
 
+    def _rehearse(self, inputs: Sequence[Any], rehearsed: rehearsal.Rehearsal) -> list[torch.Tensor]:
+        """Compile what a run would need, and give zeros."""
+        if self.state == "dropped" or not (self._warmed or self.runs):
+            self._owner.rebuild(self, inputs, "cleared")
+        self._often_pending = tuple(i for i, value in enumerate(inputs) if is_on_xla(value))
+        self._without_pending(inputs)
+        rehearsed.ran(self.graph_id)
+        return [rehearsed.zeros(shape, dtype, self._device) for shape, dtype in self._outputs]
+
     def _mend(self, error: RuntimeError, inputs: Sequence[Any]) -> None:
         """A run was refused before it changed anything: remove the cause, or raise `error`."""
         if runtime.says_evicted(error):
@@ -167,7 +180,7 @@ class CachedGraph:
                 return [known.get(i, value) for i, value in enumerate(inputs)]
         # All of them at once, as the trace did: the same graph serves again.
         runtime.increment_counter("DynamoSyncInputExecuteTime", 1)
-        runtime.materialize([inputs[i] for i in lazy])
+        rehearsal.materialize([inputs[i] for i in lazy])
         return inputs
 
     def _constant(self, tensor: torch.Tensor) -> torch.Tensor | None:
@@ -185,8 +198,9 @@ class CachedGraph:
             with torch.no_grad():
                 # A tensor of its own: the user's stays pending.
                 buffer = tensor.clone()
-                runtime.materialize([buffer])
-            self._constants[key] = buffer
+                rehearsal.materialize([buffer])
+            if rehearsal.current() is None:
+                self._constants[key] = buffer
         return buffer
 
     def _check_saved(self, inputs: Sequence[Any]) -> None:

@@ -36,6 +36,7 @@ _PRIVATE = (
     "_get_xla_sharding_specs",
     "_get_xla_tensor_shape_type",
     "_get_xla_tensors_hlo",
+    "_replace_xla_tensor",
     "_get_xla_tensors_text",
     "_run_cached_graph",
     "_set_all_reduce_token",
@@ -183,12 +184,29 @@ def computed_type(tensor: torch.Tensor) -> torch.dtype | None:
 
 
 def materialize(tensors: Sequence[torch.Tensor]) -> None:
-    """Execute the pending work of `tensors` and wait, without donating any buffer.
+    """Execute the pending work of `tensors`, without donating any buffer.
 
-    With ``sync_xla_data`` false no buffer is given away (XLAGraphExecutor::GetBufferDonors), so other
-    pending work that reads the tensors' old values stays valid; with true it would not.
+    No buffer is given away, so other pending work that reads the tensors' old values stays valid. The graph
+    is the one of `warm_up`, so that it can be compiled ahead; ``_xla_sync_multi`` would run another, whose
+    hash says that it is forced (XLAGraphExecutor::CollectSyncTensors).
     """
-    _C._xla_sync_multi(list(tensors), [], True, False)
+    waiting = pending(tensors)
+    lazy = list({tensor_id(t): t for t, waits in zip(tensors, waiting, strict=True) if waits}.values())
+    if not lazy:
+        return
+    warm_up(lazy)
+    results = run_cached_graph(graph_hash(lazy), graph_inputs(lazy)[1])
+    if len(results) == len(lazy):
+        for tensor, result in zip(lazy, results, strict=True):
+            replace_data(tensor, result)
+    else:
+        # Some of them are one and the same to XLA.
+        _C._xla_sync_multi(lazy, [], True, False)
+
+
+def replace_data(tensor: torch.Tensor, source: torch.Tensor) -> None:
+    """Let `tensor` be a name of the buffer of `source`; its pending work is dropped."""
+    _C._replace_xla_tensor(tensor, source)
 
 
 def step_barrier_on(tensors: Sequence[torch.Tensor]) -> None:

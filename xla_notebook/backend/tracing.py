@@ -32,7 +32,7 @@ import torch
 from torch.fx import Node
 from torch.utils._python_dispatch import _disable_current_modes
 
-from xla_notebook.backend import barriers, runtime
+from xla_notebook.backend import barriers, rehearsal, runtime
 from xla_notebook.backend.program import Segment, is_on_xla, source_place, tensors_of
 from xla_notebook.backend.substitutes import with_pytorch_types
 
@@ -59,8 +59,8 @@ class Traced:
     """A recorded graph. `roots` are alive (and lazy) only inside of `trace`'s context.
 
     `numbers`: outputs of the segment that are Python numbers, by position. The other outputs are the
-    executable's results in order; it has none if `hash` is empty. `pending`: positions of the inputs that
-    had to be materialized.
+    executable's results in order, whose shapes and types are `outputs`; it has none if `hash` is empty.
+    `pending`: positions of the inputs that had to be materialized. `warmed`: whether it was warmed up.
     """
 
     hash: bytes
@@ -71,6 +71,8 @@ class Traced:
     donated: tuple[int, ...]
     op_count: int
     pending: tuple[int, ...] = ()
+    outputs: tuple[tuple[tuple[int, ...], torch.dtype], ...] = ()
+    warmed: bool = True
 
 
 @contextlib.contextmanager
@@ -96,7 +98,7 @@ def trace(
     with barriers.excluded(device):
         lazy = tuple(i for i, waits in zip(positions, runtime.pending(tensors), strict=True) if waits)
         if lazy:
-            runtime.materialize([values[i] for i in lazy])
+            rehearsal.materialize([values[i] for i in lazy])
     with _quiet(device), contextlib.ExitStack() as restoring:
         recording = _Recording(segment, literals, device)
         restoring.callback(recording.forget)
@@ -265,6 +267,7 @@ class _Recording:
             numbers=numbers,
             donated=tuple(sorted(donated)),
             op_count=len(self.segment.nodes),
+            outputs=tuple((tuple(root.shape), root.dtype) for root in self.roots),
         )
 
     def collect_roots(self) -> dict[int, Any]:

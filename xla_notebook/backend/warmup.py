@@ -14,7 +14,8 @@ def warm(traced: Traced, graph_id: int, mode: WarmUpMode) -> None:
     once through a step barrier, as torch_xla's bridge did before pull request 4612; buffers that the
     graph updates in place are donated to the warm-up's outputs. ``off``: nothing; the first run compiles.
     """
-    if mode == "off":
+    traced.warmed = mode != "off"
+    if not traced.warmed:
         return
     started = observer.now_ns()
     observer.send(observer.GraphWarming(graph_id, traced.op_count, mode, started))

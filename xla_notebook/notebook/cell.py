@@ -10,12 +10,13 @@ from __future__ import annotations
 import ast
 import builtins
 import collections
+import contextlib
 import inspect
 import itertools
 import sys
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.displayhook import DisplayHook
@@ -28,6 +29,8 @@ from xla_notebook.notebook.runner import Block
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
+
+    from xla_notebook.notebook.rehearse import Rehearsing
 
 KEPT_CELLS = 256
 """Cells of a session kept for being run again; the least recently run one goes first."""
@@ -42,6 +45,8 @@ class Runtime:
 
     def __init__(self) -> None:
         self._blocks: weakref.WeakValueDictionary[int, Block] = weakref.WeakValueDictionary()
+        self.rehearsing: Rehearsing | None = None
+        self.turn = 0  # what the rounds of a rehearsed loop are counted in
 
     def add(self, number: int, block: Block) -> None:
         """Let the cell's code find `block`, for as long as the cell keeps it."""
@@ -49,7 +54,20 @@ class Runtime:
 
     def run_block(self, number: int) -> Any:
         """Run block `number` over the globals of the calling cell."""
-        return self._blocks[number].run(sys._getframe(1).f_globals)
+        return self._blocks[number].run(sys._getframe(1).f_globals, self.rehearsing)
+
+    def block(self, number: int) -> Block:
+        """Block `number` of a cell that is kept."""
+        return self._blocks[number]
+
+    @contextlib.contextmanager
+    def rehearsed_by(self, rehearsing: Rehearsing) -> Iterator[None]:
+        """Within this, blocks are rehearsed, and cells instrumented for it find `rehearsing`."""
+        before, self.rehearsing = self.rehearsing, rehearsing
+        try:
+            yield
+        finally:
+            self.rehearsing = before
 
     __call__ = run_block
 
@@ -81,7 +99,9 @@ class Cell:
         tree = ip.compile.ast_parse("\n" + transformed, filename=self.filename)
         assert isinstance(tree, ast.Module)  # what "exec" mode gives; the declared type is wider
         self.awaits = any(blocks.awaits(statement) for statement in tree.body)
-        self._nodes = self._split(tree, DisplayHook.semicolon_at_end_of_expression(text))
+        self._nodes: list[tuple[ast.Module | ast.Interactive, str]] = self._split(
+            tree, DisplayHook.semicolon_at_end_of_expression(text)
+        )
 
     def register_source(self, count: int) -> str:
         """Tell IPython the cell's text under its filename, so that tracebacks show the cell's lines.
@@ -95,7 +115,7 @@ class Cell:
             shown[name] = count
         return name
 
-    def _split(self, tree: ast.Module, silent: bool) -> list[tuple[ast.mod, str]]:
+    def _split(self, tree: ast.Module, silent: bool) -> list[tuple[ast.Module | ast.Interactive, str]]:
         body = list(tree.body)
         interactivity = self._ip.ast_node_interactivity
         if interactivity == "last_expr_or_assign":
@@ -111,7 +131,7 @@ class Cell:
                 nodes += blocks.split([statement], self.register, own)
         else:
             nodes = blocks.split(body, self.register, shown)
-        result: list[tuple[ast.mod, str]] = []
+        result: list[tuple[ast.Module | ast.Interactive, str]] = []
         for node in nodes:
             displayed = isinstance(node, ast.Expr) and (everything or (shown is not None and node is nodes[-1]))
             result.append((ast.Interactive([node]), "single") if displayed else (ast.Module([node], []), "exec"))
@@ -155,6 +175,16 @@ class Cell:
         return lease
 
     # ---- running
+
+    @property
+    def trees(self) -> list[ast.Module | ast.Interactive]:
+        """The statements in order, with their blocks replaced by calls."""
+        return [tree for tree, _ in self._nodes]
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines as tracebacks count them."""
+        return f"{self._magic_line}\n{self._text}".splitlines()
 
     def run(self, namespace: dict[str, Any]) -> None:
         """Run the cell in `namespace`; its exceptions are its own."""

@@ -22,7 +22,10 @@ BACKEND = "xla_notebook"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Options:
-    """How to compile. `warm_up` None means the session's setting; `name` is for reports."""
+    """How to compile. `warm_up` None means the session's setting; `name` is for reports.
+
+    With `no_run` a cell is the same cell as without.
+    """
 
     name: str | None = None
     warm_up: str | None = None
@@ -30,6 +33,7 @@ class Options:
     fullgraph: bool = False
     donate: tuple[str, ...] = ()
     quiet: bool = False
+    no_run: bool = dataclasses.field(default=False, compare=False)
     backend: str = BACKEND
 
     def arguments(self) -> dict[str, Any]:

@@ -9,9 +9,10 @@ from IPython.core.error import UsageError
 from IPython.core.magic import MAGIC_NO_VAR_EXPAND_ATTR
 
 from xla_notebook.notebook import options
-from xla_notebook.notebook.cell import Cells
+from xla_notebook.notebook.cell import Cell, Cells
 from xla_notebook.notebook.compiled import Options
 from xla_notebook.notebook.hooks import Hooks
+from xla_notebook.notebook.rehearse import rehearse
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -32,12 +33,23 @@ class Magics:
 
     def compile_cell(self, line: str, cell: str) -> Coroutine[Any, Any, None] | None:
         chosen = options.parse(line)
-        made = self._cells.get(cell, f"%%xla_compile {line}".rstrip(), chosen, self._hooks.cell_id, self._hooks.count)
+        # A rehearsal is of the cell that runs afterwards.
+        words = [word for word in line.split(" ") if word != "--no-run"]
+        first = f"%%xla_compile {' '.join(words)}".rstrip()
+        made = self._cells.get(cell, first, chosen, self._hooks.cell_id, self._hooks.count)
         self._hooks.compiling(made.filename, chosen.quiet)
+        if chosen.no_run:
+            self._hooks.remark = self._rehearse(made)
+            return None
         if made.awaits:
             return made.run_async(self._ip.user_ns)
         made.run(self._ip.user_ns)
         return None
+
+    def _rehearse(self, made: Cell) -> str:
+        if made.awaits:
+            raise UsageError("%%xla_compile: --no-run cannot rehearse a cell with a top-level await")
+        return rehearse(made, self._cells.runtime, self._ip.user_ns)
 
     compile_cell.__doc__ = f"""Run this cell with its tensor work as cached XLA graphs.
 

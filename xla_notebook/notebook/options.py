@@ -14,12 +14,14 @@ HELP = """\
   --name NAME         what reports and tracebacks call the cell's graphs
   --warm-up MODE      how a graph gets into XLA's cache: compile (default: nothing executes), execute (compile,
                       then run once through a step barrier) or off (compile at the first run)
+  --no-run            compile every graph that the cell would need, and change nothing: no value is computed,
+                      no name bound, no file written. The line after the cell says what was not reached.
   --dynamic           one graph program for changing sizes, as in torch.compile(dynamic=True)
   --fullgraph         an error instead of plain Python where a statement cannot be compiled whole
   --donate A,B        give the buffers of these inputs to the outputs: the names must not be used afterwards
   --quiet             no line about the graphs after the cell
 """
-_FLAGS = ("--dynamic", "--fullgraph", "--quiet")
+_FLAGS = ("--no-run", "--dynamic", "--fullgraph", "--quiet")
 _VALUES = ("--name", "--warm-up", "--donate")
 _WARM_UPS = ("compile", "execute", "off")
 
@@ -57,6 +59,7 @@ def parse(line: str) -> Options:
         fullgraph="--fullgraph" in flags,
         donate=donate,
         quiet="--quiet" in flags,
+        no_run="--no-run" in flags,
     )
 
 

@@ -15,6 +15,7 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from xla_notebook.backend.rehearsal import NotReached
 from xla_notebook.notebook import blocks
 from xla_notebook.notebook.blocks import Source
 from xla_notebook.notebook.carve import Carver
@@ -44,6 +45,16 @@ class Compiling(Protocol):
         """Keep a block and return its number."""
 
 
+class Rehearsing(Protocol):
+    """What a block asks of a rehearsal."""
+
+    def available(self, statements: Sequence[ast.stmt]) -> None:
+        """Raise `NotReached` if the statements read a name that is not there."""
+
+    def statements(self, statements: Sequence[ast.stmt]) -> None:
+        """The statements raised `NotReached`."""
+
+
 @dataclasses.dataclass(slots=True)
 class _Plan:
     run: Step
@@ -60,8 +71,11 @@ class Block:
         self._names: dict[int, Names] = {}
         self._groups: dict[tuple[int, int, int], Step] = {}
 
-    def run(self, namespace: Namespace) -> Any:
-        """Run the statements; the value is that of the last expression if the cell needs it."""
+    def run(self, namespace: Namespace, rehearsing: Rehearsing | None = None) -> Any:
+        """Run the statements; the value is that of the last expression if the cell needs it.
+
+        `rehearsing` is told of those that cannot be rehearsed, and the others go on.
+        """
         position, count, value = 0, len(self.source.statements), None
         while position < count:
             names = self._names.get(position)
@@ -73,9 +87,20 @@ class Block:
                 known = dict(zip(names.names, kinds, strict=True))
                 plan = self._plan(position, Judge(namespace, known))
                 self._plans[position, kinds] = plan
-            value = plan.run(namespace)
+            value = plan.run(namespace) if rehearsing is None else self._rehearse(plan, position, namespace, rehearsing)
             position = plan.next
         return value
+
+    def _rehearse(self, plan: _Plan, position: int, namespace: Namespace, rehearsing: Rehearsing) -> Any:
+        statements = self.source.statements[position : plan.next]
+        try:
+            rehearsing.available(statements)
+            return plan.run(namespace)
+        except NotReached:
+            if self.source.value:
+                raise  # a larger statement needs the value
+            rehearsing.statements(statements)
+            return None
 
     def _plan(self, start: int, judge: Judge) -> _Plan:
         """The longest group of tensor work that starts here, or else one plain statement."""
