@@ -162,8 +162,9 @@ def test_watched_reads_are_told_with_line_and_what_they_executed(used: Kernel) -
         ("%xla_warmup --freeze eror", "freeze cannot be 'eror'; did you mean error?"),
         ("%xla_clear all", "no option 'all'"),
         ("%xla_graphs nobody", "there is no graph 'nobody'; there are predict ("),
-        ("%xla_graphs --hlo", "takes GRAPH [--hlo], or --diff GRAPH GRAPH"),
-        ("%xla_graphs predict --all", "takes GRAPH [--hlo], or --diff GRAPH GRAPH"),
+        ("%xla_graphs --hlo", "takes GRAPH [--hlo|--cost], or --diff GRAPH GRAPH"),
+        ("%xla_graphs --cost", "takes GRAPH [--hlo|--cost], or --diff GRAPH GRAPH"),
+        ("%xla_graphs predict --all", "takes GRAPH [--hlo|--cost], or --diff GRAPH GRAPH"),
         ("%xla_graphs --diff predict", "takes two graphs, by name or hash"),
     ],
 )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from xla_notebook.backend.observer import TensorSpec
 from xla_notebook.notebook.report import duration
-from xla_notebook.session import GraphRecord
+from xla_notebook.session import Cost, GraphRecord
 from xla_notebook.session.analysis import aliases
 from xla_notebook.session.causes import shape_text
 from xla_notebook.session.describe import bytes_text, place_text
@@ -80,6 +80,14 @@ def hlo(graph: GraphRecord, text: str) -> str:
     """HLO below a line that says how often each op occurs."""
     ops = ", ".join(f"{op} {count}" for op, count in op_histogram(text).items())
     return f"// {graph.name}: {ops or 'no ops'}\n{text.rstrip()}"
+
+
+def cost(graph: GraphRecord, found: Cost) -> str:
+    """XLA's estimate of one run."""
+    return (
+        f"{graph.name}: {found.flops:,} flops and {found.transcendentals:,} transcendental functions in a run,"
+        f" {bytes_text(found.accessed_nbytes)} read and written if no ops are fused (XLA's estimate)"
+    )
 
 
 def diff(first: GraphRecord, first_text: str, second: GraphRecord, second_text: str) -> str:

@@ -51,6 +51,7 @@ class InspectMagics:
         %xla_graphs                   all of them
         %xla_graphs GRAPH             one: its inputs, outputs, what it updates in place
         %xla_graphs GRAPH --hlo       its HLO with your source lines
+        %xla_graphs GRAPH --cost      its flops and bytes, as XLA estimates them (needs jaxlib)
         %xla_graphs --diff GRAPH GRAPH   how the HLO of two graphs differs
 
         GRAPH is a name (step, step #2, cell 3 line 4) or the beginning of a hash. The HLO is recorded anew when
@@ -62,20 +63,27 @@ class InspectMagics:
         options = {word for word in words if word.startswith("--")}
         names = [word.strip("'\"") for word in words if word not in options]
         try:
-            if options - {"--hlo", "--diff"} or len(options) > 1 or (options and not names):
-                raise graph_text.NotOneGraph("takes GRAPH [--hlo], or --diff GRAPH GRAPH")
+            if options - {"--hlo", "--cost", "--diff"} or len(options) > 1 or (options and not names):
+                raise graph_text.NotOneGraph("takes GRAPH [--hlo|--cost], or --diff GRAPH GRAPH")
             if "--diff" in options:
                 first, second = graph_text.find_two(graphs, names)
                 texts = current.hlo_text(first.graph_id), current.hlo_text(second.graph_id)
                 print(graph_text.diff(first, texts[0], second, texts[1]))
             elif names:
-                graph = graph_text.find(graphs, " ".join(names))
-                hlo = "--hlo" in options
-                print(graph_text.hlo(graph, current.hlo_text(graph.graph_id)) if hlo else graph_text.details(graph))
+                print(self._about(graph_text.find(graphs, " ".join(names)), options))
             else:
                 display(GraphTable(graphs))
-        except LookupError as error:
+        except (LookupError, session.CostUnavailable) as error:
             raise UsageError(f"%xla_graphs: {error}") from None
+
+    def _about(self, graph: session.GraphRecord, options: set[str]) -> str:
+        """What the options ask of one graph."""
+        current = session.current()
+        if "--hlo" in options:
+            return graph_text.hlo(graph, current.hlo_text(graph.graph_id))
+        if "--cost" in options:
+            return graph_text.cost(graph, current.cost(graph.graph_id))
+        return graph_text.details(graph)
 
     def buffers(self, line: str) -> None:
         """List the device buffers that graphs and the notebook's names keep, largest first.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from xla_notebook.session.cost import Cost, CostUnavailable
 from xla_notebook.session.events import CellRef, Event, SettingValue, Source, to_dict
 from xla_notebook.session.freeze import FrozenError, FrozenWarning
 from xla_notebook.session.records import CellSummary, Changes, GraphRecord, Snapshot
@@ -12,6 +13,8 @@ __all__ = [
     "CellRef",
     "CellSummary",
     "Changes",
+    "Cost",
+    "CostUnavailable",
     "Event",
     "FrozenError",
     "FrozenWarning",

@@ -18,6 +18,7 @@ from xla_notebook.backend import observer
 from xla_notebook.backend.observer import GraphTraced, Report
 from xla_notebook.session import export
 from xla_notebook.session.buffers import Ledger
+from xla_notebook.session.cost import Cost, cost
 from xla_notebook.session.events import CellRef, Donation, Event, SettingValue
 from xla_notebook.session.export import Export
 from xla_notebook.session.freeze import FrozenError, FrozenWarning
@@ -195,6 +196,13 @@ class Session(observer.Observer):
             if graph.graph_id == graph_id:
                 return graph.hlo_text()
         raise LookupError(f"graph {graph_id} is gone")
+
+    def cost(self, graph_id: int) -> Cost:
+        """XLA's estimate of a live graph's operations and bytes, from its HLO (see `hlo_text`, also for when).
+
+        Raises `LookupError` if the graph is gone, and `CostUnavailable` without jaxlib.
+        """
+        return cost(self.hlo_text(graph_id))
 
     def snapshot(self, last: int | None = None) -> Snapshot:
         """Everything, with the number from which `changes` goes on; of the events only the `last` ones if given."""
