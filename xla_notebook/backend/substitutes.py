@@ -20,6 +20,7 @@ from torch._higher_order_ops.auto_functionalize import (
 )
 from torch._prims.rng_prims import run_and_save_rng_state, run_with_rng_state
 from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND, elementwise_dtypes
+from torch.utils._pytree import tree_map
 
 from xla_notebook.backend import runtime
 
@@ -53,12 +54,19 @@ def _norm(input: torch.Tensor, p: float | None = 2, *args: Any) -> Any:
     return torch.linalg.vector_norm(input, p, *args) if p in (math.inf, -math.inf) else NotImplemented
 
 
+def _count_nonzero(input: torch.Tensor, dim: Any = None) -> torch.Tensor:
+    """torch_xla's kernel gives the wrong shape for a dimension."""
+    return (input != 0).sum(dim=dim)
+
+
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     torch.ops.aten.native_dropout.default: _dropout,
     torch.ops.aten.native_dropout_backward.default: _dropout_backward,
     # torch_xla's kernel takes the input for the result, which is right only where the two agree in sign.
     torch.ops.aten.elu_backward.default: decompositions.elu_backward,
     torch.ops.aten.native_batch_norm_backward.default: _batch_norm_backward,
+    torch.ops.aten.count_nonzero.default: _count_nonzero,
+    torch.ops.aten.count_nonzero.dim_IntList: _count_nonzero,
     torch.ops.aten.norm.Scalar: _norm,
     torch.ops.aten.norm.ScalarOpt_dim: _norm,
 }
@@ -159,6 +167,45 @@ def with_pytorch_types(target: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
     elif target in _EXTREMES and not (len(args) > 1 and args[1]) and args[0].dim():
         args = (args[0], list(range(args[0].dim())), *args[2:])
     return args, kwargs
+
+
+# Operators along a dimension of a 0-dim tensor. PyTorch takes dimension 0 of a scalar for granted
+# (``x.sum(0)``, ``x.softmax(-1)``); torch_xla refuses it ("expected to be in range of [0, -1]").
+
+
+def with_a_dimension(target: Any, args: Any) -> Any:
+    """An operator's arguments, the 0-dim tensors with one dimension if it works along one of its first."""
+    if not isinstance(target, torch._ops.OpOverload) or not args or not _is_scalar(args[0]):
+        return args
+    names = [argument.name for argument in target._schema.arguments]
+    if not {"dim", "dims"}.intersection(names):
+        return args
+    # A `value` is one for all elements, not one for each.
+    return tuple(a.reshape(1) if _is_scalar(a) and name != "value" else a for a, name in zip(args, names, strict=False))
+
+
+def of_shape(results: Any, declared: Any) -> Any:
+    """An operator's results, in the shapes that the graph says."""
+    return tree_map(lambda result, model: result.reshape(model.shape), results, declared)
+
+
+# Operators that give no elements. Some end the process (``torch.empty(0, 3).roll(1, 0)`` divides by zero), some are
+# refused (`cumsum`, `gather`).
+
+
+def without_elements(target: Any, declared: Any) -> Any:
+    """What an operator returns whose results have no elements, or None if it must be called."""
+    results = declared if isinstance(declared, (tuple, list)) else (declared,)
+    if not isinstance(target, torch._ops.OpOverload) or target._schema.is_mutable or not results:
+        return None
+    if not all(isinstance(r, torch.Tensor) and r.device.type == "xla" and 0 in r.shape for r in results):
+        return None
+    made = [torch.empty(tuple(r.shape), dtype=r.dtype, device=r.device) for r in results]
+    return made if isinstance(declared, (tuple, list)) else made[0]
+
+
+def _is_scalar(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.dim() == 0
 
 
 # LayerNorm and GroupNorm with dynamic shapes. torch_xla's autograd kernels ask for the number of

@@ -34,7 +34,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from xla_notebook.backend import barriers, rehearsal, runtime
 from xla_notebook.backend.program import Segment, is_on_xla, source_place, tensors_of
-from xla_notebook.backend.substitutes import with_pytorch_types
+from xla_notebook.backend.substitutes import of_shape, with_a_dimension, with_pytorch_types, without_elements
 
 
 class HostNodes(Exception):
@@ -225,18 +225,25 @@ class _Recording:
         for node in self.segment.nodes:
             args = torch.fx.node.map_arg(node.args, env.__getitem__)
             kwargs = torch.fx.node.map_arg(node.kwargs, env.__getitem__)
+            empty = without_elements(node.target, node.meta.get("val"))
+            if empty is not None:
+                env[node] = empty
+                continue
             args, kwargs = with_pytorch_types(node.target, args, kwargs)
+            widened = with_a_dimension(node.target, args)
             try:
                 if at_source:
-                    env[node] = _call_at_source(node, args, kwargs)
+                    env[node] = _call_at_source(node, widened, kwargs)
                 else:
-                    env[node] = node.target(*args, **kwargs)  # type: ignore[operator]
+                    env[node] = node.target(*widened, **kwargs)  # type: ignore[operator]
             except RuntimeError:
                 # On the host it may have failed because a stand-in's zeros are not the argument's value.
                 if runtime.host_reads() == reads:
                     raise
                 found[node.name] = "fell back to the host"
                 break
+            if widened is not args:
+                env[node] = of_shape(env[node], node.meta["val"])
             if is_on_xla(env[node]):
                 env[node] = _as_declared(env[node], node)
             now = runtime.host_reads()
