@@ -4,6 +4,8 @@
 PYTHON ?= python3
 ARGS ?=
 PROGRAMS ?= 10000
+# Without subshells; with them; and those that send clicks back to where the last push came from.
+KERNELS ?= 6.31.0 7.3.0 7.4.0
 UPSTREAM ?=
 
 VENV_PYTHON = .venv/bin/python
@@ -17,11 +19,11 @@ INSTALL_SUM = cat pyproject.toml package.json | sha256sum
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo lab test fuzz peer bench protocol check build clean
+.PHONY: help setup demo lab test test-kernels fuzz peer bench protocol check build clean
 
 help: ## list these targets
 	@echo 'make TARGET, where TARGET is one of'
-	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  \1\t\2/p' Makefile
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  \1\t\2/p' Makefile
 
 setup: .venv/installed ## make the environment in .venv (once: about 7 GB, about 3 minutes)
 
@@ -32,8 +34,16 @@ demo: setup ## run the quickstart notebook headless, print its report, keep an H
 lab: setup ## start JupyterLab in examples/ (ARGS="..." adds options)
 	@cd examples && exec ../$(VENV_PYTHON) -m jupyterlab $$([ "$$(id -u)" != 0 ] || echo --allow-root) $(ARGS)
 
-test: setup ## run all tests (ARGS="tests/unit -k name" picks some)
+test: setup .venv/browser ## run all tests (ARGS="tests/unit -k name" picks some)
+	@[ -n "$(ARGS)" ] || $(WITH_VENV) npm run --silent test
 	@$(VENV_PYTHON) -m pytest $(ARGS)
+
+test-kernels: setup ## run the tests of the live inspector with older and newer kernels, too
+	@for version in $(KERNELS); do \
+		echo "ipykernel $$version" && \
+		$(VENV_PYTHON) -m pip install --quiet --no-deps --upgrade --target "build/kernels/$$version" "ipykernel==$$version" && \
+		PYTHONPATH="$$PWD/build/kernels/$$version" $(VENV_PYTHON) -m pytest tests/kernel/test_live.py $(ARGS) || exit 1; \
+	done
 
 fuzz: setup ## compare 10,000 generated programs with eager mode, about an hour (PROGRAMS=N for another number)
 	@XLA_NOTEBOOK_FUZZ=$(PROGRAMS) $(VENV_PYTHON) -m pytest tests/hazards/test_differential.py $(ARGS)
@@ -59,7 +69,7 @@ build: setup ## build the JupyterLab extension and the wheel, into build/dist
 	@ls build/dist/*.whl
 
 clean: ## remove what was built (keeps .venv and node_modules)
-	rm -rf build labextension/lib xla_notebook/labextension .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf build labextension/lib xla_notebook/labextension xla_notebook/static .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # pip is what venv makes last: half an environment is made anew.
 .venv/bin/pip:
@@ -75,6 +85,15 @@ node_modules/.package-lock.json: package.json package-lock.json | .venv/bin/pip
 		echo 'Node 20.19 or newer with npm is needed to build the JupyterLab side (the wheel itself needs none).'; exit 1; }
 	@echo 'Installing the tools that build the JupyterLab extension into node_modules: about 0.5 GB, about 1 minute, once.'
 	@npm ci --loglevel=error
+	@touch $@
+
+# The tests of the page need Chromium. Whoever may not install it is told how to name one.
+.venv/browser: .venv/installed
+	@$(VENV_PYTHON) -c 'import sys; sys.path.insert(0, "tests"); from ui.lab import browser_path; browser_path()' 2>/dev/null || { \
+		[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+		echo 'Installing Chromium for the tests of the page: about 0.4 GB, about 2 minutes, once.' && \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y chromium >/dev/null; } || { \
+		echo 'The tests of the page need Chromium. Install it (Debian: apt-get install chromium) or name one in XLA_NOTEBOOK_BROWSER.'; exit 1; }
 	@touch $@
 
 # Built before the package is installed, because the package carries it.

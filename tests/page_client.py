@@ -17,13 +17,14 @@ Message = dict[str, Any]
 
 
 class Page:
-    """One page. `subshell`: its messages are served while a cell runs, as JupyterLab asks for."""
+    """One page. `subshell`: its messages are served while a cell runs, as JupyterLab asks for where it can."""
 
     def __init__(self, client: BlockingKernelClient, subshell: bool = True) -> None:
         self._client = client
         client.start_channels()
         client.wait_for_ready(timeout=60)
-        self._subshell = self._make_subshell() if subshell else None
+        self.prompt = subshell and self._has_subshells()
+        self._subshell = self._make_subshell() if self.prompt else None
         self._comm_id = uuid.uuid4().hex
         self._next = 1
         self.closed = False
@@ -116,6 +117,10 @@ class Page:
         message = self._client.session.msg(kind, content)
         message["header"]["subshell_id"] = self._subshell
         self._client.shell_channel.send(message)
+
+    def _has_subshells(self) -> bool:
+        reply = self._client.kernel_info(reply=True, timeout=60)
+        return "kernel subshells" in reply["content"].get("supported_features", [])
 
     def _make_subshell(self) -> str:
         request = self._client.session.msg("create_subshell_request", {})

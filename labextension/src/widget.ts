@@ -1,0 +1,103 @@
+/** Door 1: the anywidget module. One client for each widget, one view wherever the widget is shown. */
+import css from '../style/view.css';
+import { Request } from './protocol/messages';
+import { Transport, TransportState } from './protocol/transport';
+import { Client } from './store/client';
+import { mountView } from './view/mount';
+
+/** What is used of anywidget's model. */
+interface WidgetModel {
+  on(event: string, listener: (...args: unknown[]) => void): void;
+  off(event: string, listener: (...args: unknown[]) => void): void;
+  send(content: unknown): void;
+}
+
+interface Initialize {
+  model: WidgetModel;
+}
+
+interface Render extends Initialize {
+  el: HTMLElement;
+}
+
+const STYLE_ID = 'xla-notebook-style';
+// While this is in an output area, the style sheet hides the copy of the last state below it.
+const LIVE_CLASS = 'xla-notebook-live';
+
+const clients = new WeakMap<WidgetModel, Client>();
+
+/** The messages of a widget's model. */
+class ModelTransport implements Transport {
+  constructor(private readonly model: WidgetModel) {}
+
+  send(request: Request): void {
+    this.model.send(request);
+  }
+
+  onMessage(listener: (data: unknown) => void): () => void {
+    return this.listen('msg:custom', (_content, buffers) => {
+      listener((buffers as DataView[])[0]);
+    });
+  }
+
+  onState(listener: (state: TransportState) => void): () => void {
+    return this.listen('comm:close', () => {
+      listener('closed');
+    });
+  }
+
+  private listen(
+    event: string,
+    listener: (...args: unknown[]) => void
+  ): () => void {
+    this.model.on(event, listener);
+    return () => {
+      this.model.off(event, listener);
+    };
+  }
+}
+
+/** The client of a widget, made when it is first asked for. */
+function clientOf(model: WidgetModel): Client {
+  let client = clients.get(model);
+  if (!client) {
+    client = new Client();
+    client.connect(new ModelTransport(model));
+    clients.set(model, client);
+  }
+  return client;
+}
+
+function addStyle(page: Document): void {
+  if (!page.getElementById(STYLE_ID)) {
+    const style = page.createElement('style');
+    style.id = STYLE_ID;
+    style.textContent = css;
+    page.head.append(style);
+  }
+}
+
+function initialize({ model }: Initialize): () => void {
+  clientOf(model);
+  return () => {
+    clients.get(model)?.disconnect('the widget was closed');
+    clients.delete(model);
+  };
+}
+
+function render({ model, el }: Render): () => void {
+  addStyle(el.ownerDocument);
+  const client = clientOf(model);
+  const view = mountView(el, client);
+  const follow = (): void => {
+    el.classList.toggle(LIVE_CLASS, client.connection.kind !== 'disconnected');
+  };
+  const unsubscribe = client.subscribe(follow);
+  follow();
+  return () => {
+    unsubscribe();
+    view.dispose();
+  };
+}
+
+export default { initialize, render };

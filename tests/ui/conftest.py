@@ -1,0 +1,39 @@
+"""One JupyterLab server and one browser for all tests of this directory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+from .lab import Lab, launch, server
+
+SHOTS = Path(__file__).parents[2] / "build" / "screenshots"
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        started = launch(playwright)
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="session")
+def lab_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    directory = tmp_path_factory.mktemp("lab")
+    with server(directory) as address:
+        yield address, directory / "files"
+
+
+@pytest.fixture
+def lab(browser: Browser, lab_server: tuple[str, Path]) -> Iterator[Lab]:
+    """JupyterLab in a page of its own. Pictures of it are kept in ``build/screenshots``."""
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    page = browser.new_page(viewport={"width": 1400, "height": 900})
+    opened = Lab(page, *lab_server, SHOTS)
+    yield opened
+    page.close()
+    assert opened.problems == []
