@@ -66,6 +66,16 @@ class BarrierWatch:
         return self._watch.before(namespace, graphs)
 
 
+def see_barriers() -> None:
+    """Have step barriers reported from now on, also where nothing was compiled yet. Loads torch_xla."""
+    from xla_notebook.backend.device import choose_device
+
+    choose_device()  # torch_xla reads the choice when it is loaded
+    from xla_notebook.backend import barriers
+
+    barriers.install()
+
+
 class ReadWatch:
     """Switches the watching of reads on and off. Only switching it on loads torch_xla."""
 

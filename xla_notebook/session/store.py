@@ -22,7 +22,7 @@ from xla_notebook.session.cost import Cost, cost
 from xla_notebook.session.events import CellRef, Donation, Event, SettingValue
 from xla_notebook.session.export import Export
 from xla_notebook.session.freeze import FrozenError, FrozenWarning
-from xla_notebook.session.links import BarrierWatch, BufferLooks, DynamoGuards, ReadWatch, backend_graphs
+from xla_notebook.session.links import BarrierWatch, BufferLooks, DynamoGuards, ReadWatch, backend_graphs, see_barriers
 from xla_notebook.session.recorder import Recorder
 from xla_notebook.session.records import CellSummary, Changes, GraphRecord, LiveGraph, RunningCell, Snapshot
 from xla_notebook.session.settings import Freeze, Settings
@@ -272,6 +272,8 @@ class Session(observer.Observer):
                 self._apply(new)
             self._recorder.set(new, self._now_ns())
             self._watch_reads(self._attached and new.watch_reads)
+            if new.watch_donations:
+                see_barriers()
         return new
 
     @contextlib.contextmanager

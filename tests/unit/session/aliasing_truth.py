@@ -14,7 +14,7 @@ import pytest
 import torch
 import torch_xla
 
-from xla_notebook.backend import barriers, runtime
+from xla_notebook.backend import runtime
 from xla_notebook.session import Session
 from xla_notebook.session.describe import event_text
 from xla_notebook.session.events import BarrierRan, Donation, Event, Hazard
@@ -35,7 +35,6 @@ def on_device(*shape: int) -> torch.Tensor:
 
 @pytest.fixture
 def session() -> Iterator[Session]:
-    barriers.install()
     made = Session(apply=to_backend)
     made.attach()
     made.set(watch_donations=True)
@@ -248,10 +247,9 @@ def test_nothing_is_watched_unless_asked(session: Session, monkeypatch: pytest.M
 
 FAILING_BARRIER = """
 import torch, torch_xla
-from xla_notebook.backend import barriers, runtime
+from xla_notebook.backend import runtime
 from xla_notebook.session import Session
 
-barriers.install()
 session = Session()
 session.attach()
 session.set(watch_donations=True)
