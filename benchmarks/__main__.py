@@ -13,10 +13,10 @@ choose_device()
 
 import torch  # noqa: E402
 
-from benchmarks import calls, first_call, memory, report, steps  # noqa: E402
+from benchmarks import calls, first_call, memory, report, session, steps  # noqa: E402
 from benchmarks.timing import Row  # noqa: E402
 
-_QUESTIONS = ("calls", "steps", "memory", "first")
+_QUESTIONS = ("calls", "steps", "memory", "first", "session")
 
 
 def main() -> None:
@@ -36,6 +36,7 @@ def main() -> None:
         "steps": lambda: steps.measure(50 // share),
         "memory": memory.measure,
         "first": lambda: first_call.measure(5 // share),
+        "session": lambda: session.measure(1000 // share),
     }
     warnings.filterwarnings("ignore", category=UserWarning, module="torch")
     # A function that quietly ran uncompiled would be timed as if it were compiled.

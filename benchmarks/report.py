@@ -15,10 +15,11 @@ import torch_xla
 import torch_xla.runtime as xr
 
 from benchmarks.calls import FLOOR
+from benchmarks.session import BARE
 from benchmarks.steps import EAGER, LAZY
 from benchmarks.timing import OURS, THEIRS, Row
 
-_COLUMNS = (THEIRS, OURS, FLOOR, LAZY, EAGER)
+_COLUMNS = (THEIRS, OURS, FLOOR, LAZY, EAGER, BARE)
 
 
 def machine() -> dict[str, Any]:
@@ -52,14 +53,14 @@ def header(facts: dict[str, Any]) -> str:
 
 def titles() -> str:
     """The table's head."""
-    return _line("", "", [*_COLUMNS, "ratio", "goal", ""]) + "\n" + "-" * 132
+    return _line("", "", [*_COLUMNS, "ratio", "goal", ""]) + "\n" + "-" * 145
 
 
 def line(row: Row) -> str:
     """A row as a line of the table."""
     figures = [_number(row.figures.get(column), row.unit) for column in _COLUMNS]
-    ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
-    goal = "" if row.goal is None else f"{row.goal:.1f}"
+    ratio = "" if row.ratio is None else f"{row.ratio:.3f}"
+    goal = "" if row.goal is None else f"{row.goal:g}"
     verdict = "over" if row.ratio is not None and row.goal is not None and row.ratio > row.goal else ""
     question = f"{row.question} ({row.unit})" if row.unit else row.question
     return _line(question, row.case, [*figures, ratio, goal, verdict])

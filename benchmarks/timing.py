@@ -19,7 +19,7 @@ _PAUSE_S = 0.001
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One line of the table: a figure for each of the compared, and ours relative to upstream's.
+    """One line of the table: a figure for each of the compared, and ours relative to upstream's (or to the goal).
 
     `goal` is the most that `ratio` may be; None if the line is for information.
     """
@@ -48,9 +48,9 @@ def medians(samples: Mapping[str, Sequence[float]], scale: float = 1.0) -> dict[
     return {name: statistics.median(values) * scale for name, values in samples.items()}
 
 
-def paired_ratio(samples: Mapping[str, Sequence[float]]) -> float:
-    """The median of ours over upstream's, each pair being of one round."""
-    return statistics.median(a / b for a, b in zip(samples[OURS], samples[THEIRS], strict=True))
+def paired_ratio(samples: Mapping[str, Sequence[float]], base: str = THEIRS) -> float:
+    """The median of ours over the base's (upstream's), each pair being of one round."""
+    return statistics.median(a / b for a, b in zip(samples[OURS], samples[base], strict=True))
 
 
 def call_s(function: Callable[[], object]) -> float:

@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from xla_notebook.backend import observer
-from xla_notebook.backend.observer import GraphTraced, Report
+from xla_notebook.backend.observer import Barrier, GraphTraced, Report
 from xla_notebook.session import export
 from xla_notebook.session.buffers import Ledger
 from xla_notebook.session.cost import Cost, cost
@@ -29,6 +29,8 @@ from xla_notebook.session.settings import Freeze, Settings
 
 # A hundred thousand events of a few hundred bytes each keep well under the budget of 64 MB.
 EVENT_CAPACITY = 100_000
+# Step barriers that may wait until someone asks, something else happens or a cell begins or ends.
+INBOX_CAPACITY = 256
 
 
 class Session(observer.Observer):
@@ -83,6 +85,10 @@ class Session(observer.Observer):
 
         Raises `FrozenError` for a graph that is about to be compiled while compiles are frozen.
         """
+        # One comes in every step, and what a step waits for is code that is not in the processor's caches.
+        if isinstance(report, Barrier) and len(self._inbox) < INBOX_CAPACITY:
+            self._inbox.append((report, ()))
+            return
         # Dynamo's words are taken at once: the next compile of the function would add its own.
         guards = self._failed_guards(report.function, report.filename) if isinstance(report, GraphTraced) else ()
         if isinstance(report, GraphTraced) and self.settings.freeze != "off":

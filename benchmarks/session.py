@@ -1,0 +1,91 @@
+"""What the session costs while nobody looks: in time a step, and in memory after a million events.
+
+Runs are not reported, so that a step's only reports are its step barrier's. Their time is also measured by
+itself, because it is far below what two steps differ by on a busy machine.
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator
+from unittest import mock
+
+import torch
+import torch_xla
+
+from benchmarks.models import Training, transformer
+from benchmarks.timing import OURS, Row, finished_s, in_turns, medians, paired_ratio
+from xla_notebook.backend.observer import Barrier, Report
+from xla_notebook.session import Session
+
+BARE = "no session"
+_BATCH = 4
+_CASE = "transformer, training step, barrier"
+_GOAL = 1.005
+_EVENTS = 1_000_000
+_MEMORY_GOAL_NBYTES = 64 * 2**20
+
+
+def _step(task: Training) -> object:
+    result = task.step()
+    torch_xla.sync()
+    return result
+
+
+def _attached(session: Session, function: Callable[[], float]) -> float:
+    session.attach()
+    try:
+        return function()
+    finally:
+        session.detach()
+
+
+def _report_s(session: Session, task: Training) -> float:
+    """Seconds that the session takes for the reports of one step."""
+    spent = 0.0
+    report = session.report
+
+    def timed(made: Report) -> None:
+        nonlocal spent
+        started = time.perf_counter()
+        report(made)
+        spent += time.perf_counter() - started
+
+    with mock.patch.object(session, "report", timed):
+        _attached(session, lambda: finished_s(lambda: _step(task)))
+    return spent
+
+
+def _nbytes_after(events: int) -> int:
+    """Bytes that a session holds after so many events, of which none shares a line with another."""
+    session = Session(live_graphs=list)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for number in range(events):
+            session.report(Barrier("step barrier", f"/home/me/train_{number}.py", number, None, 0, number, number + 1))
+        return tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+
+
+def measure(rounds: int) -> Iterator[Row]:
+    """Rows: a step with the session on and off, its own work in a step, its memory after a million events."""
+    torch._dynamo.reset()
+    task, session = Training(transformer, _BATCH, torch_xla.device(), OURS), Session()
+    actions = {
+        OURS: lambda: _attached(session, lambda: finished_s(lambda: _step(task))),
+        BARE: lambda: finished_s(lambda: _step(task)),
+    }
+    in_turns(5, actions)
+    samples = in_turns(rounds, actions)
+    yield Row("session on", _CASE, "ms", medians(samples, 1e3), paired_ratio(samples, BARE), _GOAL)
+    # The mean, because the session works off many step barriers at once.
+    own = statistics.mean(_report_s(session, task) for _ in range(rounds))
+    yield Row("session's own work", _CASE, "us", {OURS: own * 1e6})
+    nbytes = _nbytes_after(_EVENTS)
+    yield Row("session's memory", "1,000,000 events", "MiB", {OURS: nbytes / 2**20}, nbytes / _MEMORY_GOAL_NBYTES, 1.0)
