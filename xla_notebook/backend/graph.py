@@ -205,10 +205,12 @@ class CachedGraph:
 
     def _check_saved(self, inputs: Sequence[Any]) -> None:
         """A step barrier has passed since the last look: are the saved buffers still there?"""
-        if barriers.seen_all():
-            self._checked_barriers = barriers.count
+        seen = barriers.count
         if any(runtime.handle(t) is None for t in self.saved):
+            # Raises if the user wants no recovery, and then does so at each call.
             self._owner.rebuild(self, inputs, "donated")
+        elif barriers.seen_all():
+            self._checked_barriers = seen
 
 
 def _selector(order: list[int], input_count: int) -> Callable[[Sequence[Any]], Sequence[Any]] | None:
