@@ -66,8 +66,13 @@ class BarrierWatch:
         return self._watch.before(namespace, graphs)
 
 
-def see_barriers() -> None:
-    """Have step barriers reported from now on, also where nothing was compiled yet. Loads torch_xla."""
+def see_barriers(load: bool = False) -> None:
+    """Have step barriers reported from now on, also where nothing was compiled yet.
+
+    Where torch_xla was never loaded there are none, and only with `load` it is loaded.
+    """
+    if not load and "torch_xla" not in sys.modules:
+        return
     from xla_notebook.backend.device import choose_device
 
     choose_device()  # torch_xla reads the choice when it is loaded

@@ -72,6 +72,7 @@ class Session(observer.Observer):
         """Receive the backend's reports from now on. Attaching twice is the same as once."""
         self._attached = True
         observer.attach(self)
+        see_barriers()
         self._watch_reads(self.settings.watch_reads)
 
     def detach(self) -> None:
@@ -121,6 +122,8 @@ class Session(observer.Observer):
 
         Cells may nest (a cell that runs another one). Every call needs its `end_cell`.
         """
+        if self._attached:
+            see_barriers()  # the cell before may have been the first to load torch_xla
         cell = CellRef(execution_count, cell_id)
         runs = {live.graph_id: live.runs for live in self._live_graphs()}
         with self._settled():
@@ -279,7 +282,7 @@ class Session(observer.Observer):
             self._recorder.set(new, self._now_ns())
             self._watch_reads(self._attached and new.watch_reads)
             if new.watch_donations:
-                see_barriers()
+                see_barriers(load=True)
         return new
 
     @contextlib.contextmanager
