@@ -150,6 +150,9 @@ def histories(graphs: Sequence[GraphRecord], events: Iterable[Event]) -> list[Hi
     sources: dict[object, tuple[str, Source | None]] = {}
     for graph in graphs:
         again = [Compile(graph.name, event.cell, event.causes) for event in recompiled.get(graph.graph_id, ())]
+        if graph.causes and not again:
+            # The event was pushed out, say by the step barriers of a long training.
+            again = [Compile(graph.name, graph.cell, graph.causes)]
         function = _function_of(graph)
         cell = graph.source.cell if graph.function == "<module>" and graph.source is not None else None
         name = f"cell {cell.execution_count}" if cell is not None else graph.label

@@ -22,9 +22,11 @@ NAME_LIMIT = 8
 
 _Kind = Literal["atom", "tensor", "module", "optimizer", "mapping", "items", "instance"]
 
-# Large, and without tensors of the user's: walking through a figure or a data frame only costs time.
+# Large, and without tensors of the user's: walking through a figure or a data frame only costs time. Ours would
+# lead back to the user's own names.
 _OPAQUE = frozenset(
-    "IPython builtins ipykernel ipywidgets jax jaxlib matplotlib numpy pandas PIL sklearn torch_xla traitlets".split()
+    "IPython builtins ipykernel ipywidgets jax jaxlib matplotlib numpy pandas PIL sklearn torch_xla traitlets"
+    " xla_notebook".split()
 )
 _ATOMS = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.CodeType)
 _ITERATORS: tuple[tuple[type, Callable[[Any], Iterable[Any]]], ...] = (

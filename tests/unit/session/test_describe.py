@@ -124,3 +124,17 @@ def test_history_tells_each_compile_and_what_would_avoid_it() -> None:
     assert "to avoid it: raise XLA_COMPILATION_CACHE_SIZE" in lines[3]
     assert "3. `x` is 9x8, was 16x8 [cell 5]" in lines[4]
     assert second.lines() == ["other (cell 5, line 9): compiled 1 time", "  1. first call"]
+
+
+def test_history_outlasts_a_flood_of_step_barriers() -> None:
+    """Given a recompile and a ring of events that barriers have filled, then its cause is still told."""
+    session = Session(live_graphs=list, capacity=4)
+    other = TensorSpec((9, 8), "float32", 0)
+    session.report(traced(1))
+    session.report(traced(2, reason="sizes", inputs=(argument("x", 0, other),)))
+    for _ in range(9):
+        session.report(barrier())
+    assert {event.kind for event in session.events()} == {"barrier"}
+    (history,) = histories(session.graphs(), session.events())
+    assert [len(compiled.causes) for compiled in history.compiles] == [0, 1]
+    assert "`x` is 9x8, was 16x8" in history.lines()[2]

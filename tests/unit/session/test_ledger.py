@@ -192,6 +192,8 @@ def test_dead_buffer_with_a_donation_on_record_is_donated(session: Session) -> N
     donate(x)
     session.report(donated(handle=handle))
     assert by_name(session.buffers({"old": old}))["old"].state == "donated"
+    assert by_name(session.buffers({"old": old}))["old"].state == "donated"
+    assert by_name(session.buffers({"other": old}))["other"].state == "donated"
 
 
 def test_donation_before_the_last_look_is_not_taken_for_this_one(session: Session) -> None:
@@ -335,3 +337,11 @@ def test_second_look_tells_what_changed_between(session: Session) -> None:
     assert (second["named"].names, second["named"].tensors) == (("named", "twin"), 2)
     del namespace["twin"]
     assert by_name(session.buffers(namespace))["named"] == first["named"]
+
+
+def test_own_objects_give_a_tensor_no_further_name(session: Session) -> None:
+    x = on_device(3)
+    namespace: dict[str, Any] = {"x": x, "session": session}
+    session.namespace = namespace
+    (record,) = session.buffers(namespace).buffers
+    assert record.names == ("x",)
