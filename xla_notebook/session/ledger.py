@@ -30,7 +30,7 @@ class _Seen(NamedTuple):
     """A tensor at the last look, by a weak reference."""
 
     tensor: weakref.ref[torch.Tensor]
-    handle: int
+    place: int | str
     kind: tuple[torch.Size, torch.dtype]
     owners: tuple[_OwnerKey, ...]
     record: BufferRecord
@@ -104,9 +104,10 @@ class Looker:
                     state = "stale"
                 else:
                     donated = donated_since() if donated is None else donated
-                    state = "donated" if last is not None and last.handle in donated else "deleted"
+                    known_to_be = last is not None and (last.record.state == "donated" or last.place in donated)
+                    state = "donated" if known_to_be else "deleted"
                 record = _record(tensor, state, place, owned)
-                if isinstance(place, int):
+                if isinstance(place, int) or state == "donated":
                     seen[id(tensor)] = _Seen(weakref.ref(tensor), place, kind, owned, record)
             records[key] = record if known is None else _joined(known, record)
         self._seen = seen
