@@ -9,6 +9,18 @@ export default tseslint.config(
         projectService: true,
         tsconfigRootDir: import.meta.dirname
       }
+    },
+    rules: {
+      '@typescript-eslint/no-confusing-void-expression': [
+        'error',
+        { ignoreArrowShorthand: true }
+      ],
+      // Lumino's signals take a method and its object apart.
+      '@typescript-eslint/unbound-method': 'off',
+      '@typescript-eslint/restrict-template-expressions': [
+        'error',
+        { allowNumber: true }
+      ]
     }
   },
   { files: ['**/*.mjs'], extends: [tseslint.configs.disableTypeChecked] }

@@ -140,5 +140,5 @@ function listOf(check: (row: Record<string, unknown>) => boolean): Check {
 }
 
 function show(value: unknown): string {
-  return String(JSON.stringify(value)).slice(0, 40);
+  return (JSON.stringify(value) as string | undefined ?? 'undefined').slice(0, 40);
 }

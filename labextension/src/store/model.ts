@@ -26,7 +26,7 @@ export class Model {
   readonly buffers = new Map<string, Buffer>();
   readonly events = new EventLog();
   /** How many events of each kind there have been, also those that no one holds any more. */
-  counts: Readonly<Record<string, number>> = {};
+  counts: Readonly<Partial<Record<string, number>>> = {};
   readonly versions = { graphs: 0, buffers: 0 };
 
   applySnapshot(snapshot: Snapshot): void {

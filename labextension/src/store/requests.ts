@@ -74,7 +74,7 @@ export class Requests {
     sentMs: number,
     send: (question: Question) => void
   ): Promise<AnswerTo<K>> {
-    const question = { ...ask, id: this.next++ } as unknown as Question;
+    const question = { ...ask, id: this.next++ };
     return new Promise((resolve, reject) => {
       this.entries.set(question.id, {
         question,

@@ -13,7 +13,7 @@ export function Answered<K extends QuestionType>(props: {
 }): JSX.Element {
   const { t } = useEnv();
   const asked = useAnswer<K>(props.ask, props.again);
-  const wait = useWaitNote(props.ask.type as QuestionType);
+  const wait = useWaitNote(props.ask.type);
   if (asked.kind === 'waiting') {
     return <p class="xn-note">{wait || t('Asking the kernel…')}</p>;
   }

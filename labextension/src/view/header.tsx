@@ -18,7 +18,7 @@ export function Header(): JSX.Element {
   const connection = client.connection;
   const words = connectionText(connection, t);
   return (
-    <header class="xn-header">
+    <div class="xn-header">
       <div class="xn-facts">
         <span
           class={`xn-connection xn-is-${connection.kind}`}
@@ -58,12 +58,12 @@ export function Header(): JSX.Element {
         <SettingControl name="warm_up" />
         <SettingControl name="freeze" />
       </div>
-    </header>
+    </div>
   );
 }
 
 /** Bytes that graphs keep: counted once for each buffer, once the buffers were looked at. */
-function savedBytes(client: Client): number {
+export function savedBytes(client: Client): number {
   const { buffers, graphs, status } = client.model;
   let sum = 0;
   if (status?.looked_ms != null) {

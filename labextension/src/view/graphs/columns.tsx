@@ -60,7 +60,7 @@ export function graphColumns(t: Translate): Column<Graph>[] {
     {
       id: 'trace',
       title: t('trace'),
-      width: '5em',
+      width: '6em',
       from: 1000,
       right: true,
       sort: graph => graph.trace_ns,
@@ -69,7 +69,7 @@ export function graphColumns(t: Translate): Column<Graph>[] {
     {
       id: 'compile',
       title: t('compile'),
-      width: '5em',
+      width: '6em',
       from: 520,
       right: true,
       sort: graph => graph.compile_ns,

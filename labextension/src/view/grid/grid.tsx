@@ -150,7 +150,7 @@ export function Grid<Row>(props: GridProps<Row>): JSX.Element {
             <GridRow
               key={key}
               id={rowId(id, key)}
-              row={row as unknown}
+              row={row}
               index={view.first + offset}
               columns={columns as readonly Column<unknown>[]}
               class={props.rowClass?.(row) ?? ''}

@@ -10,8 +10,8 @@ export interface Window {
   /** Rows from `first` to before `last` are drawn. */
   first: number;
   last: number;
-  onScroll(): void;
-  scrollTo(index: number, where?: 'nearest' | 'center'): void;
+  onScroll: () => void;
+  scrollTo: (index: number, where?: 'nearest' | 'center') => void;
 }
 
 /** Which of `count` rows of `rowHeight` px are to be drawn in a scrolled element with a header of `head` px. */

@@ -63,7 +63,7 @@ export function SettingControl({
                 )
               }
             />
-            <span>{t(values[value].label)}</span>
+            <span>{t(values[value].label)}</span>{' '}
             {explained && <small>{t(values[value].help)}</small>}
           </label>
         ))}

@@ -92,7 +92,7 @@ function Actions(): JSX.Element {
   );
 }
 
-function download(filename: string, text: string): void {
+export function download(filename: string, text: string): void {
   const url = URL.createObjectURL(
     new Blob([text], { type: 'application/json' })
   );
