@@ -44,6 +44,18 @@ def test_arithmetic_keeps_its_type(dtype: torch.dtype) -> None:
     )
 
 
+@pytest.mark.parametrize("dtype", INTEGERS, ids=lambda d: str(d).removeprefix("torch."))
+def test_shifts(dtype: torch.dtype) -> None:
+    def function(x: Tensor, by: Tensor) -> Any:
+        return x >> 1, x << 1, x >> by, x << by, x >> 0
+
+    def integers(call: int, device: torch.device) -> tuple[Tensor, Tensor]:
+        numbers = torch.tensor([-128, -5, -1, 0, 7, 127]) + call
+        return numbers.to(dtype).to(device), (torch.arange(6) % 4).to(dtype).to(device)
+
+    same_as_eager(function, integers)
+
+
 def test_booleans() -> None:
     def function(x: Tensor, y: Tensor) -> Any:
         x.logical_or_(y)

@@ -67,6 +67,11 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     torch.ops.aten.native_batch_norm_backward.default: _batch_norm_backward,
     torch.ops.aten.count_nonzero.default: _count_nonzero,
     torch.ops.aten.count_nonzero.dim_IntList: _count_nonzero,
+    # torch_xla's kernels divide, which rounds negative numbers the other way, and give 0 for a tensor of shifts.
+    torch.ops.aten.__rshift__.Scalar: torch.ops.aten.bitwise_right_shift.Tensor_Scalar,
+    torch.ops.aten.__rshift__.Tensor: torch.ops.aten.bitwise_right_shift.Tensor,
+    torch.ops.aten.__lshift__.Scalar: torch.ops.aten.bitwise_left_shift.Tensor_Scalar,
+    torch.ops.aten.__lshift__.Tensor: torch.ops.aten.bitwise_left_shift.Tensor,
     torch.ops.aten.norm.Scalar: _norm,
     torch.ops.aten.norm.ScalarOpt_dim: _norm,
 }
