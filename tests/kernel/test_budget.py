@@ -111,3 +111,19 @@ def test_a_cell_that_failed_is_compiled_once_its_input_is_right(kernel: Kernel) 
     kernel.check("other = torch.ones(3, 5).to(dev)")
     assert kernel.check(cell).stdout.startswith("1 graph compiled in")
     assert kernel.check(cell).stdout == "1 graph reused\n"
+
+
+DEEP = {
+    "calls": "r = x" + ".abs()" * 360 + "\nr.sum().item()",
+    "terms": f"r = {'+'.join(['x'] * 800)}\nr.sum().item()",
+    "numbers": f"r = {'+'.join(['1'] * 800)}\nr",
+    "test": f"if {'+'.join(['x.sum()'] * 300)} > 0:\n    r = 2\nr",
+    "loop": f"for i in [{'-' * 400}1]:\n    r = x.sum().item() + i\nr",
+}
+
+
+@pytest.mark.parametrize("kind", DEEP)
+def test_a_deep_expression_means_what_it_means_without_the_magic(kernel: Kernel, kind: str) -> None:
+    plain = kernel.check(DEEP[kind])
+    assert kernel.check(f"%%xla_compile\n{DEEP[kind]}").result == plain.result
+    kernel.check(f"%%xla_compile --no-run\n{DEEP[kind]}")

@@ -148,7 +148,7 @@ class CachedGraph:
         self._often_pending = tuple(i for i, value in enumerate(inputs) if is_on_xla(value))
         self._without_pending(inputs)
         rehearsed.ran(self.graph_id)
-        return [rehearsed.zeros(shape, dtype, self._device) for shape, dtype in self._outputs]
+        return [rehearsal.zeros(shape, dtype, self._device) for shape, dtype in self._outputs]
 
     def _mend(self, error: RuntimeError, inputs: Sequence[Any]) -> None:
         """A run was refused before it changed anything: remove the cause, or raise `error`."""

@@ -33,8 +33,13 @@ class NotReached(BaseException):
     """What follows cannot be rehearsed. Not an `Exception`: the user's own handlers must not see it."""
 
 
+def zeros(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """A stand-in with a buffer of its own: to lazy work, tensors that share one would be one input."""
+    return runtime.uploaded([torch.zeros(tuple(shape), dtype=dtype)], device)[0]
+
+
 class Rehearsal:
-    """One rehearsal: the zeros that it hands out, and what it has learnt.
+    """One rehearsal: what it has learnt.
 
     `runs` counts the graphs that would have run, `new` those that were traced, `barriers` the step barriers
     that would have compiled pending work of their own.
@@ -46,19 +51,7 @@ class Rehearsal:
         self.barriers: list[tuple[str | None, int | None]] = []
         self._seen: set[int] = set()
         self._idle = 0
-        self._zeros: dict[tuple[tuple[int, ...], torch.dtype, torch.device], torch.Tensor] = {}
         self._pending_before = runtime.anything_pending(runtime.current_device())
-
-    def zeros(self, shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-        """A tensor over a buffer of zeros that all results of its kind share: nothing writes into it."""
-        key = (tuple(shape), dtype, device)
-        zeros = self._zeros.get(key)
-        if zeros is None:
-            (zeros,) = runtime.uploaded([torch.zeros(key[0], dtype=dtype)], device)
-            self._zeros[key] = zeros
-        tensor = runtime.wrapper(zeros)
-        assert tensor is not None  # it was uploaded
-        return tensor
 
     def traced(self) -> None:
         """Note that a graph was new."""
@@ -105,29 +98,26 @@ def rehearsing() -> Iterator[Rehearsal]:
 
 def materialize(tensors: Sequence[torch.Tensor]) -> None:
     """`runtime.materialize`; in a rehearsal its graph is compiled, and the tensors become zeros."""
-    rehearsal = current()
-    if rehearsal is None:
+    if current() is None:
         runtime.materialize(tensors)
         return
     runtime.warm_up(tensors)
     for tensor in tensors:
-        runtime.replace_data(tensor, rehearsal.zeros(tensor.shape, tensor.dtype, tensor.device))
+        runtime.replace_data(tensor, zeros(tensor.shape, tensor.dtype, tensor.device))
 
 
 def host_result(node: Node) -> object:
     """What an operator on the host would give, as zeros. Raises `NotReached` if its shape depends on a value."""
-    rehearsal = current()
-    assert rehearsal is not None
-    return _like(node.meta.get("val"), str(node.target), rehearsal)
+    return _like(node.meta.get("val"), str(node.target))
 
 
-def _like(value: object, target: str, rehearsal: Rehearsal) -> object:
+def _like(value: object, target: str) -> object:
     if value is None:
         return None
     if isinstance(value, (list, tuple)):
-        return type(value)(_like(item, target, rehearsal) for item in value)
+        return type(value)(_like(item, target) for item in value)
     if isinstance(value, torch.Tensor) and all(type(size) is int for size in value.shape):
         if value.device.type == "xla":
-            return rehearsal.zeros(value.shape, value.dtype, runtime.current_device())
+            return zeros(value.shape, value.dtype, runtime.current_device())
         return torch.zeros(value.shape, dtype=value.dtype, device=value.device)
     raise NotReached(f"what {target} gives depends on a value")

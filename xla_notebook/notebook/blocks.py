@@ -22,6 +22,9 @@ user's namespace holds nothing of ours."""
 _FRAME_FUNCTIONS = frozenset({"locals", "globals", "vars", "dir", "exec", "eval", "super", "get_ipython", "breakpoint"})
 """Functions that look at the frame that calls them: they must be called by the cell itself."""
 
+_MOST_LEVELS = 100
+"""How deep an expression may be nested to be looked into; each level costs a handful of Python's 1,000 frames."""
+
 Node = TypeVar("Node", bound=ast.AST)
 
 
@@ -96,7 +99,12 @@ def plain_names(target: ast.expr) -> bool:
 
 
 def must_stay(node: ast.AST) -> bool:
-    """Whether `node` holds something that only the cell's own frame can do: ``await``, ``locals()``, ..."""
+    """Whether `node` holds something that only the cell's own frame can do: ``await``, ``locals()``, ...
+
+    So does what is nested too deep (a sum of a thousand terms): plain Python takes it as it is.
+    """
+    if _deeper_than(_MOST_LEVELS, node):
+        return True
     for inner in ast.walk(node):
         if isinstance(inner, (ast.Await, ast.Yield, ast.YieldFrom)):
             return True
@@ -109,13 +117,25 @@ def must_stay(node: ast.AST) -> bool:
 
 def awaits(node: ast.AST) -> bool:
     """Whether `node` awaits at its own level, outside of the functions that it defines."""
-    if isinstance(node, (ast.Await, ast.AsyncFor, ast.AsyncWith)):
-        return True
-    if isinstance(node, ast.comprehension) and node.is_async:
-        return True
-    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
-        return False
-    return any(awaits(child) for child in ast.iter_child_nodes(node))
+    rest = [node]
+    while rest:
+        inner = rest.pop()
+        if isinstance(inner, (ast.Await, ast.AsyncFor, ast.AsyncWith)):
+            return True
+        if isinstance(inner, ast.comprehension) and inner.is_async:
+            return True
+        if not isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+            rest += ast.iter_child_nodes(inner)
+    return False
+
+
+def _deeper_than(levels: int, node: ast.AST) -> bool:
+    nodes = [node]
+    for _ in range(levels):
+        nodes = [child for inner in nodes for child in ast.iter_child_nodes(inner)]
+        if not nodes:
+            return False
+    return True
 
 
 def _may_work(node: ast.expr) -> bool:

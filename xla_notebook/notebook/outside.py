@@ -1,9 +1,4 @@
-"""What a rehearsal keeps from happening: reads of values, output, files, processes, random draws.
-
-A rehearsal calls what the user defined and what is known to change nothing outside of its arguments. A call
-of anything else from the user's own code, and whatever would write a file or start a process, raises
-`NotReached`.
-"""
+"""What a rehearsal keeps from happening: reads of values, output, files, processes, random draws."""
 
 from __future__ import annotations
 
@@ -13,35 +8,17 @@ import random
 import site
 import sys
 import sysconfig
-import threading
 import types
 from collections.abc import Callable, Iterator
 from typing import Any, TextIO
 
 import torch
-from torch._dynamo.callback import callback_handler
+from torch._dynamo.eval_frame import skip_code
 
 from xla_notebook.backend import rehearsal, runtime
 from xla_notebook.backend.program import is_on_xla
 from xla_notebook.backend.rehearsal import NotReached
 from xla_notebook.notebook.sandbox import Unknown
-
-_KNOWN = frozenset(
-    "torch torch_xla torchvision torchaudio torchmetrics numpy einops timm transformers safetensors PIL builtins"
-    " math cmath random itertools functools collections operator contextlib dataclasses typing abc enum copy time"
-    " datetime re string statistics bisect heapq warnings types fractions decimal json xla_notebook posixpath"
-    " weakref _weakref _operator _collections _functools _abc _random _struct struct _contextvars inspect".split()
-)
-"""Libraries whose functions may be called: they compute, and work on what they are given."""
-
-_UNKNOWN = frozenset(
-    "builtins.open builtins.exec builtins.eval builtins.compile builtins.input builtins.__import__ io.open time.sleep"
-    " torch.save torch.jit.save torch.export.save torch.onnx.export json.dump numpy.save numpy.savez"
-    " numpy.savetxt numpy.savez_compressed safetensors.save_file safetensors.torch.save_file".split()
-)
-"""What these libraries have that does more."""
-
-_UNKNOWN_MODULES = ("torch.distributed", "torch.hub", "torch.utils.tensorboard", "torch.profiler", "torch.package")
 
 _WRITES = frozenset(
     "os.mkdir os.remove os.rename os.rmdir os.system os.exec os.fork os.forkpty os.posix_spawn os.kill os.link"
@@ -51,13 +28,12 @@ _WRITES = frozenset(
 """Audit events (see Python's table of them) of what a rehearsal must not do."""
 
 _LIBRARIES = tuple({*site.getsitepackages(), sysconfig.get_path("stdlib"), sysconfig.get_path("purelib")})
-_FILES = ("file", "StringIO", "BytesIO", "TextIOWrapper", "BufferedWriter", "BufferedRandom", "FileIO")
 
 
 @contextlib.contextmanager
 def nothing_outside() -> Iterator[None]:
     """Within this, on the thread of a rehearsal, nothing but its own copies changes."""
-    with _process_state(), _no_reads(), _muted(), _guarded_files(), _watched_calls():
+    with _process_state(), _no_reads(), _muted(), _guarded_files():
         yield
 
 
@@ -97,7 +73,9 @@ def _reading(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
             return "?"
         raise NotReached("depends on a value")
 
-    return read
+    # Where Dynamo leaves a frame to Python, it looks at what the frame calls.
+    disabled: Callable[..., Any] = torch.compiler.disable(read)
+    return disabled
 
 
 def _leaves_device(args: Any, kwargs: Any) -> bool:
@@ -195,89 +173,25 @@ def _opens_for_writing(arguments: tuple[Any, ...]) -> bool:
 
 def _in_torch(frame: types.FrameType | None) -> bool:
     """Whether PyTorch itself is at work above the user's code: its compiler keeps caches and logs."""
-    while frame is not None and not _is_users(frame.f_code):
+    while frame is not None and not is_users(frame.f_code):
         if frame.f_globals.get("__name__", "").partition(".")[0] in ("torch", "torch_xla"):
             return True
         frame = frame.f_back
     return False
 
 
-# ---- calls
+def is_users_file(name: str) -> bool:
+    """Whether a file is neither Python's, nor a library's, nor this package's."""
+    return not name.startswith((*_LIBRARIES, "<frozen", "<string>", _HERE))
 
 
-@contextlib.contextmanager
-def _watched_calls() -> Iterator[None]:
-    """Look at each call that the user's code makes; not while Dynamo compiles, which only reads that code."""
-    before = sys.getprofile()
-    thread = threading.get_ident()
-
-    def pause(*_: Any) -> None:
-        if threading.get_ident() == thread:
-            sys.setprofile(None)
-
-    def resume(*_: Any) -> None:
-        if threading.get_ident() == thread:
-            sys.setprofile(_watch)
-
-    callback_handler.register_start_callback(pause)
-    callback_handler.register_end_callback(resume)
-    try:
-        sys.setprofile(_watch)
-        yield
-    finally:
-        sys.setprofile(before)
-        callback_handler.remove_start_callback(pause)
-        callback_handler.remove_end_callback(resume)
-
-
-def watch_again() -> None:
-    """Go on watching: Python stops when a watcher raises."""
-    sys.setprofile(_watch)
-
-
-def _watch(frame: types.FrameType, event: str, argument: Any) -> None:
-    if event == "call":
-        caller = frame.f_back
-        if caller is not None and _is_users(caller.f_code) and not _is_users(frame.f_code):
-            _check_function(frame)
-    elif event == "c_call" and _is_users(frame.f_code):
-        _check_builtin(argument)
-
-
-_users: dict[str, bool] = {}
-
-
-def _is_users(code: types.CodeType) -> bool:
-    name = code.co_filename
-    known = _users.get(name)
-    if known is None:
-        known = _users[name] = not name.startswith((*_LIBRARIES, "<frozen", "<string>", "<__array", _HERE))
-    return known
-
-
-def _check_function(frame: types.FrameType) -> None:
-    module = str(frame.f_globals.get("__name__", ""))
-    code = frame.f_code
-    receiver = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
-    if isinstance(receiver, (torch.nn.Module, torch.optim.Optimizer, torch.utils.data.Dataset)):
-        return
-    _check(module, getattr(code, "co_qualname", code.co_name))
-
-
-def _check_builtin(function: Any) -> None:
-    owner = getattr(function, "__self__", None)
-    if owner is not None and not isinstance(owner, (types.ModuleType, type)):
-        if type(owner).__name__ in _FILES and getattr(function, "__name__", "").startswith("write"):
-            raise NotReached(f"writes to {type(owner).__name__}")
-        return
-    _check(getattr(function, "__module__", None) or "builtins", getattr(function, "__name__", ""))
-
-
-def _check(module: str, name: str) -> None:
-    full = f"{module}.{name}"
-    unknown = module.partition(".")[0] not in _KNOWN or module.startswith(_UNKNOWN_MODULES)
-    if unknown or full in _UNKNOWN or full.replace(".serialization.", ".") in _UNKNOWN:
-        raise NotReached(f"calls {full}, whose effects are not known")
+def is_users(code: types.CodeType) -> bool:
+    """Whether `code` is the user's own."""
+    return is_users_file(code.co_filename)
 
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+for _watcher in (is_users, is_users_file, _audit, _opens_for_writing, _in_torch):
+    # They are called from anywhere, and are nothing for Dynamo to compile.
+    skip_code(_watcher.__code__)

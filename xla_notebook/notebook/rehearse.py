@@ -11,6 +11,7 @@ import ast
 import collections
 import contextlib
 import copy
+import re
 import sys
 import types
 from collections.abc import Iterable, Iterator, MutableMapping, Sequence
@@ -22,6 +23,7 @@ from xla_notebook.backend import rehearsal
 from xla_notebook.backend.rehearsal import NotReached
 from xla_notebook.notebook import blocks, outside
 from xla_notebook.notebook.blocks import RUNTIME
+from xla_notebook.notebook.effects import Effects, may_copy
 from xla_notebook.notebook.sandbox import Copier, Unavailable, reached
 
 if TYPE_CHECKING:
@@ -37,16 +39,25 @@ _SHOWN = 3
 """How many of the places that were not reached the summary names."""
 
 
+Heads = dict[int, list[ast.expr]]
+"""The expressions of statements that are not made of blocks, by line."""
+
+
 class Rehearsing:
     """One rehearsal of one cell: what its instrumented code calls, and what was not reached."""
 
     NotReached = NotReached
 
-    def __init__(self, lines: Sequence[str], namespace: MutableMapping[str, Any], under: rehearsal.Rehearsal) -> None:
-        self._lines = lines
+    def __init__(
+        self, cell: Cell, namespace: MutableMapping[str, Any], under: rehearsal.Rehearsal, heads: Heads
+    ) -> None:
+        self.heads = heads
+        self._lines = cell.lines
+        self._filename = cell.filename
         self._namespace = namespace
         self._under = under
         self._missed: dict[int, str] = {}
+        self._effects = Effects()
 
     def summary(self) -> str:
         """What the summary line says after the number of graphs."""
@@ -72,21 +83,31 @@ class Rehearsing:
 
     def missed(self, line: int, names: Sequence[str]) -> None:
         """A statement raised `NotReached`."""
-        outside.watch_again()
-        self.note(line, str(sys.exc_info()[1]), names)
+        error = sys.exc_info()[1]
+        assert error is not None
+        # The line itself, where the statement is one of several of a graph, or calls a function of the cell.
+        self.note(_line(error, self._filename) or line, str(error), names)
 
     def statements(self, statements: Sequence[ast.stmt]) -> None:
         """The same, for statements of a block."""
         self.missed(statements[0].lineno, blocks.assigned(statements))
 
     def available(self, statements: Sequence[ast.stmt]) -> None:
-        """Raise `NotReached` if the statements read a name that is not there."""
+        """Raise `NotReached` if the statements read a name that is not there, or do more than compute."""
         for statement in statements:
             for node in ast.walk(statement):
                 if not isinstance(node, ast.Name) or not isinstance(self._namespace.get(node.id), Unavailable):
                     continue
                 if isinstance(node.ctx, ast.Load) or isinstance(statement, ast.AugAssign):
                     self._namespace[node.id]()
+
+        for statement in statements:
+            self._effects.check(statement, self._namespace)
+
+    def known(self, line: int) -> None:
+        """Raise `NotReached` if the heads of the statement at `line` do more than compute."""
+        for head in self.heads[line]:
+            self._effects.check(head, self._namespace)
 
     def few(self, items: Iterable[Any], line: int) -> Iterator[Any]:
         """`items`, up to the first turn of the loop that needs no new graph."""
@@ -130,18 +151,19 @@ def rehearse(cell: Cell, runtime: Runtime, namespace: dict[str, Any]) -> str:
     trees = [ast.Module(code.body(tree.body), []) for tree in cell.trees]
     names = reached(iter({name for tree in cell.trees for name in code.names(tree)}), namespace)
     with rehearsal.rehearsing() as under, _copied(namespace, names):
-        play = Rehearsing(cell.lines, namespace, under)
+        play = Rehearsing(cell, namespace, under, code.heads)
         with runtime.rehearsed_by(play), outside.nothing_outside():
             try:
                 for tree in trees:
-                    exec(cell.compile(ast.fix_missing_locations(tree), "exec"), namespace)
+                    exec(cell.compile(_located(tree), "exec"), namespace)
             except Exception as error:
-                play.note(_line(error, cell.filename), f"raises {type(error).__name__}: {error}"[:200])
+                play.note(_line(error, cell.filename) or 1, f"raises {type(error).__name__}: {error}"[:200])
     return play.summary()
 
 
-def _line(error: BaseException, filename: str) -> int:
-    found, traceback = 1, error.__traceback__
+def _line(error: BaseException, filename: str) -> int | None:
+    """The innermost line of `filename` where `error` was raised."""
+    found, traceback = None, error.__traceback__
     while traceback is not None:
         if traceback.tb_frame.f_code.co_filename == filename:
             found = traceback.tb_lineno
@@ -153,10 +175,10 @@ def _line(error: BaseException, filename: str) -> int:
 def _copied(namespace: dict[str, Any], names: set[str]) -> Iterator[None]:
     """Within this, `names` of the namespace are copies, and other values are hidden."""
     before = dict(namespace)
-    copier = Copier()
+    copier = Copier(may_copy)
     made: dict[str, Any] = {}
     for name, value in before.items():
-        if name in names:
+        if name in names and name != "get_ipython":
             made[name] = copier.copy(value)
         elif name.startswith("_") or isinstance(value, _KEPT):
             made[name] = value
@@ -165,12 +187,18 @@ def _copied(namespace: dict[str, Any], names: set[str]) -> Iterator[None]:
         _become(namespace, made)
         yield
     finally:
+        # What Dynamo has put there belongs to the code that it compiled.
+        before.update({name: value for name, value in namespace.items() if _is_dynamos(name)})
         try:
             _become(namespace, before)
         except BaseException:
             # Interrupted while putting things back: once more, before that is passed on.
             _become(namespace, before)
             raise
+
+
+def _is_dynamos(name: str) -> bool:
+    return re.search(r"^__(compiled_fn|resume_at|builtins_dict|import|nested_fn)_|_\d+_c\d+$", name) is not None
 
 
 _KEPT = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType)
@@ -203,6 +231,7 @@ class _Instrumenting:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
+        self.heads: Heads = {}
 
     def body(self, statements: Iterable[ast.stmt]) -> list[ast.stmt]:
         """`statements`, rewritten. They stay as they are themselves."""
@@ -240,7 +269,13 @@ class _Instrumenting:
             return [ast.Expr(_call("imported", *[ast.Constant(alias.name) for alias in statement.names]))]
         if isinstance(statement, ast.ImportFrom):
             return [ast.Expr(_call("imported", ast.Constant(statement.module or "")))]
-        return []
+        heads = [child for child in ast.iter_child_nodes(statement) if isinstance(child, ast.expr)]
+        if isinstance(statement, (ast.With, ast.AsyncWith)):
+            heads = [item.context_expr for item in statement.items]
+        if not heads:
+            return []
+        self.heads.setdefault(statement.lineno, []).extend(heads)
+        return [ast.Expr(_call("known", ast.Constant(statement.lineno)))]
 
     def _inside(self, statement: ast.stmt) -> ast.stmt:
         if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
@@ -262,6 +297,15 @@ class _Instrumenting:
             target = ast.Attribute(_runtime_name(), "turn", ast.Store())
             return ast.copy_location(ast.For(target, _call("turns", line), [stop, *made.body], []), statement)
         return made
+
+
+def _located(tree: ast.Module) -> ast.Module:
+    """`tree`, with new nodes at the place of what they stand in. Not recursive, as expressions may be deep."""
+    for node in ast.walk(tree):
+        for child in ast.iter_child_nodes(node):
+            if "lineno" in child._attributes and not hasattr(child, "lineno"):
+                ast.copy_location(child, node)
+    return tree
 
 
 def _runtime_name() -> ast.Name:

@@ -97,7 +97,7 @@ class Block:
             rehearsing.available(statements)
             return plan.run(namespace)
         except NotReached:
-            if self.source.value:
+            if self.source.value and len(self.source.statements) == 1:
                 raise  # a larger statement needs the value
             rehearsing.statements(statements)
             return None

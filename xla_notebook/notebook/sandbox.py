@@ -15,9 +15,8 @@ from typing import Any, NoReturn
 
 import torch
 
-from xla_notebook.backend import runtime
 from xla_notebook.backend.program import is_on_xla
-from xla_notebook.backend.rehearsal import NotReached
+from xla_notebook.backend.rehearsal import NotReached, zeros
 
 _SHARED = (
     *(type(None), int, float, complex, bool, str, bytes, range, slice, type, type(...), type(NotImplemented)),
@@ -76,9 +75,13 @@ class Unknown(float):
 
 
 class Copier:
-    """Copies objects with what they refer to. One copier copies an object once."""
+    """Copies objects with what they refer to. One copier copies an object once.
 
-    def __init__(self) -> None:
+    `may_copy` says of which classes an object is made of nothing but its attributes.
+    """
+
+    def __init__(self, may_copy: Callable[[type], bool]) -> None:
+        self._may_copy = may_copy
         # The originals are kept, too: an id is only theirs while they live.
         self._known: dict[int, tuple[Any, Any]] = {}
 
@@ -127,14 +130,13 @@ class Copier:
             return self._keep(value, value.clone_state())
         if kind.__module__.startswith(_OURS):
             raise TypeError("it is compiled already")
+        if not self._may_copy(kind):
+            raise TypeError(f"it is {kind.__module__}'s")
         return self._object(value)
 
     def _tensor(self, value: torch.Tensor) -> torch.Tensor:
         with torch.no_grad():
-            if is_on_xla(value):
-                (made,) = runtime.uploaded([torch.zeros(value.shape, dtype=value.dtype)], value.device)
-            else:
-                made = value.detach().clone()
+            made = zeros(value.shape, value.dtype, value.device) if is_on_xla(value) else value.detach().clone()
         if isinstance(value, torch.nn.Parameter):
             # As they are: a parameter's class may have arguments of its own.
             made = made.as_subclass(type(value))

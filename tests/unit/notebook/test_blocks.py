@@ -101,3 +101,11 @@ def test_assigned_names(cell: str, names: list[str]) -> None:
 )
 def test_which_cells_await(cell: str, expected: bool) -> None:
     assert any(blocks.awaits(statement) for statement in ast.parse(cell).body) is expected
+
+
+def test_what_is_nested_too_deep_is_left_as_it_is() -> None:
+    deep = "a = x" + ".b()" * 60
+    made, sources = split(f"{deep}\nc = y.b()")
+    assert made.splitlines()[0] == deep
+    assert sources == ["c = y.b()"]
+    assert not blocks.awaits(ast.parse(deep))

@@ -1,0 +1,196 @@
+"""``%%xla_compile --no-run``: every graph is compiled, nothing else changes, and the cell then compiles nothing."""
+
+from __future__ import annotations
+
+import pytest
+from kernel_client import Kernel
+
+pytestmark = pytest.mark.kernel
+
+SETUP = """
+import random, numpy as np, os
+model = torch.nn.Sequential(
+    torch.nn.Linear(8, 16), torch.nn.BatchNorm1d(16), torch.nn.ReLU(), torch.nn.Dropout(0.5), torch.nn.Linear(16, 4)
+).to(dev)
+optimizer = torch.optim.Adam(model.parameters())
+data = [(torch.randn(32, 8), torch.randint(0, 4, (32,))) for _ in range(3)]
+loss_fn = torch.nn.CrossEntropyLoss()
+x = torch.arange(6.0).reshape(2, 3).to(dev)
+log = []
+torch_xla.sync()
+
+
+def state():
+    '''Everything that a rehearsal must leave as it is.'''
+    values = {k: describe(v.state_dict()) for k, v in globals().items() if hasattr(v, "state_dict")}
+    tensors = {k: (id(v), v._version, describe(v)) for k, v in globals().items() if isinstance(v, torch.Tensor)}
+    handles = [torch_xla._XLAC._get_tensors_handle([p])[0] for p in model.parameters()]
+    gradients = [None if p.grad is None else describe(p.grad) for p in model.parameters()]
+    seeds = (
+        torch.get_rng_state().tolist(), random.getstate(), np.random.get_state()[1].tolist(),
+        torch_xla._XLAC._xla_get_rng_seed(""),
+    )
+    names = {k: id(v) for k, v in globals().items() if not k.startswith("_") and k not in ("In", "Out", "before", "at")}
+    return values, tensors, handles, gradients, seeds, names, sorted(os.listdir(".")), describe(log), dict(os.environ)
+"""
+
+LOOP = """
+for epoch in range(2):
+    for xb, yb in data:
+        xb, yb = xb.to(dev), yb.to(dev)
+        optimizer.zero_grad()
+        loss = loss_fn(model(xb), yb)
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.fixture(autouse=True)
+def _setup(kernel: Kernel) -> None:
+    kernel.check("forget_names()")
+    kernel.check(SETUP)
+
+
+def rehearse(kernel: Kernel, body: str, options: str = "") -> str:
+    """Rehearse a cell, see that nothing changed and nothing ran, and return what it printed."""
+    kernel.check("before = state()\nat = counts()")
+    shown = kernel.check(f"%%xla_compile --no-run{options}\n{body}")
+    ran = kernel.value("counts()[0] - at[0]")
+    assert ran == 0
+    assert kernel.value("[a == b for a, b in zip(before, state())]") == [True] * 9
+    assert shown.stderr == ""
+    # The live line of a compile that takes long ends as the summary.
+    texts = [o["text"] if "text" in o else o["data"]["text/plain"] + "\n" for o in shown.outputs]
+    return "".join(text for text in texts if not text.startswith("compiling graph"))
+
+
+def run(kernel: Kernel, body: str) -> int:
+    """Run the same cell; returns how many graphs were compiled."""
+    kernel.check("at = counts()")
+    kernel.check(f"%%xla_compile\n{body}")
+    compiled: int = kernel.value("counts()[1] - at[1]")
+    return compiled
+
+
+def test_a_training_cell_compiles_nothing_afterwards(kernel: Kernel) -> None:
+    said = rehearse(kernel, LOOP)
+    assert said.startswith("3 graphs compiled in")
+    assert said.endswith("s without running\n")
+    assert run(kernel, LOOP) == 0
+    assert run(kernel, LOOP) == 0
+    assert kernel.value("pending()") == []
+
+
+def test_the_graphs_are_listed_as_warm_and_not_run(kernel: Kernel) -> None:
+    kernel.check("from xla_notebook import current_session\nknown = len(current_session().graphs())")
+    rehearse(kernel, "y = (x @ x.T).cosh()")
+    graphs = "[(g.state, g.runs, g.compiled) for g in current_session().graphs()[known:]]"
+    assert kernel.value(graphs) == [("warm", 0, True)]
+
+
+def test_rehearsing_twice_compiles_once(kernel: Kernel) -> None:
+    body = "y = (x * 2).sinh().sum()"
+    assert rehearse(kernel, body).startswith("1 graph compiled in")
+    assert rehearse(kernel, body) == "0 graphs compiled without running\n"
+    assert run(kernel, body) == 0
+    assert rehearse(kernel, body) == "0 graphs compiled without running\n"
+
+
+def test_a_branch_on_a_value_is_not_reached(kernel: Kernel) -> None:
+    said = rehearse(kernel, "y = x.sum() * 3\nif y < 1:\n    y = y.tanh()\nz = x.cos()\nw = y + 1")
+    assert "not reached: line 3 (`if y < 1:` depends on a value); line 6 (`w = y + 1` needs y of line 3)" in said
+
+
+def test_prints_are_silent_and_what_they_show_is_compiled(kernel: Kernel) -> None:
+    body = "y = (x * 5).sum()\nprint(y)\nprint(f'{y.item():.2f}', (x * 7).mean())\ny"
+    assert rehearse(kernel, body).endswith("without running\n")
+    assert run(kernel, body) == 0
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (
+            "with open('made.txt', 'w') as f:\n    f.write('a')",
+            "`with open('made.txt', 'w') as f:` does more than compute (open)",
+        ),
+        ("torch.save(model.state_dict(), 'made.pt')", "uses torch.save"),
+        ("os.system('touch made')", "uses os.system"),
+        ("!touch made", "is a magic or a command"),
+        ("%time 1", "is a magic or a command"),
+        ("import this", "imports this for the first time"),
+        ("n = int(x.sum())", "depends on a value"),
+        ("a = x.cpu().numpy()", "depends on a value"),
+        ("1 / 0", "raises ZeroDivisionError: division by zero"),
+    ],
+)
+def test_what_does_more_than_compute_is_not_reached(kernel: Kernel, body: str, told: str) -> None:
+    said = rehearse(kernel, f"y = x.sin() + 1\n{body}")
+    assert "not reached: line 3" in said
+    assert told in said
+
+
+def test_the_users_lists_counters_and_random_numbers_are_left_alone(kernel: Kernel) -> None:
+    kernel.check("class Meter:\n    n = 0\n    def add(self):\n        self.n += 1\nmeter = Meter()")
+    body = (
+        "for i in range(5):\n    y = (x + i).sum()\n    log.append(y)\n    meter.add()\n"
+        "r = random.random() + np.random.rand() + torch.rand(1).item()\n"
+        "d = torch.randn(3, device=dev)\nmodel.train(False)"
+    )
+    rehearse(kernel, body)
+    assert kernel.value("meter.n, model.training, log") == (0, True, [])
+
+
+def test_sums_of_values_go_on(kernel: Kernel) -> None:
+    body = (
+        "total, seen = 0.0, 0\nfor xb, yb in data:\n    out = model(xb.to(dev))\n    loss = loss_fn(out, yb.to(dev))\n"
+        "    total += loss.item()\n    seen += len(xb)\nprint(total / seen)"
+    )
+    assert rehearse(kernel, body).endswith("without running\n")
+    assert run(kernel, body) == 0
+
+
+def test_a_loader_and_functions_of_the_cell_and_of_an_earlier_one(kernel: Kernel) -> None:
+    kernel.check("%%xla_compile\ndef half(t):\n    return t * 0.5")
+    kernel.check(
+        "from torch.utils.data import DataLoader, TensorDataset\n"
+        "loader = DataLoader(TensorDataset(torch.randn(64, 8), torch.randint(0, 4, (64,))), 32, shuffle=True)"
+    )
+    body = (
+        "def train(epochs):\n    for _ in range(epochs):\n        for xb, yb in loader:\n"
+        "            optimizer.zero_grad()\n            loss = loss_fn(model(half(xb.to(dev))), yb.to(dev))\n"
+        "            loss.backward()\n            optimizer.step()\n    return loss.item()\nlast = train(3)"
+    )
+    assert rehearse(kernel, body).endswith("without running\n")
+    assert run(kernel, body) == 0
+
+
+def test_a_step_barrier_in_the_loop(kernel: Kernel) -> None:
+    body = LOOP + "        torch_xla.sync()\n"
+    assert rehearse(kernel, body).endswith("without running\n")
+    assert run(kernel, body) == 0
+
+
+def test_inference_without_gradients(kernel: Kernel) -> None:
+    body = "model.eval()\nwith torch.no_grad():\n    out = model(data[0][0].to(dev)).softmax(-1)\nout.shape"
+    assert rehearse(kernel, body).endswith("without running\n")
+    assert run(kernel, body) == 0
+
+
+def test_a_name_from_the_graph_of_an_earlier_cell(kernel: Kernel) -> None:
+    kernel.check("%%xla_compile\nlost = loss_fn(model(data[0][0].to(dev)), data[0][1].to(dev))")
+    said = rehearse(kernel, "lost.backward()")
+    assert "the forward pass of an earlier cell" in said
+
+
+def test_an_interrupt_leaves_everything_as_it_was(kernel: Kernel) -> None:
+    kernel.check("import _thread, threading\nbefore = state()")
+    kernel.check("threading.Timer(0.5, _thread.interrupt_main).start()")
+    shown = kernel.run("%%xla_compile --no-run\ny = x.sin()\nwhile True:\n    n = sum(range(1000))\nz = 1")
+    assert shown.error is None or shown.error[0] == "KeyboardInterrupt"
+    assert kernel.value("[a == b for a, b in zip(before, state()) if a != b]") == []
+
+
+def test_the_option_is_refused_where_it_cannot_hold(kernel: Kernel) -> None:
+    shown = kernel.run("%%xla_compile --no-run\nimport asyncio\nawait asyncio.sleep(0)")
+    assert "--no-run cannot rehearse a cell with a top-level await" in shown.stderr + shown.stdout + shown.traceback
