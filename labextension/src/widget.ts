@@ -1,5 +1,6 @@
 /** Door 1: the anywidget module. One client for each widget, one view wherever the widget is shown. */
-import css from '../style/view.css';
+import viewStyle from '../style/view.css';
+import widgetStyle from '../style/widget.css';
 import { Request } from './protocol/messages';
 import { Transport, TransportState } from './protocol/transport';
 import { Client } from './store/client';
@@ -23,6 +24,7 @@ interface Render extends Initialize {
 const STYLE_ID = 'xla-notebook-style';
 // While this is in an output area, the style sheet hides the copy of the last state below it.
 const LIVE_CLASS = 'xla-notebook-live';
+const WIDGET_CLASS = 'xla-notebook-widget';
 
 const clients = new WeakMap<WidgetModel, Client>();
 
@@ -72,7 +74,7 @@ function addStyle(page: Document): void {
   if (!page.getElementById(STYLE_ID)) {
     const style = page.createElement('style');
     style.id = STYLE_ID;
-    style.textContent = css;
+    style.textContent = viewStyle + widgetStyle;
     page.head.append(style);
   }
 }
@@ -87,6 +89,7 @@ function initialize({ model }: Initialize): () => void {
 
 function render({ model, el }: Render): () => void {
   addStyle(el.ownerDocument);
+  el.classList.add(WIDGET_CLASS);
   const client = clientOf(model);
   const view = mountView(el, client);
   const follow = (): void => {

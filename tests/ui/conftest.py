@@ -29,11 +29,13 @@ def lab_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, 
 
 
 @pytest.fixture
-def lab(browser: Browser, lab_server: tuple[str, Path]) -> Iterator[Lab]:
-    """JupyterLab in a page of its own. Pictures of it are kept in ``build/screenshots``."""
+def lab(browser: Browser, lab_server: tuple[str, Path], request: pytest.FixtureRequest) -> Iterator[Lab]:
+    """JupyterLab in a page of its own. Pictures of it, its end among them, are kept in ``build/screenshots``."""
     SHOTS.mkdir(parents=True, exist_ok=True)
     page = browser.new_page(viewport={"width": 1400, "height": 900})
     opened = Lab(page, *lab_server, SHOTS)
     yield opened
+    opened.screenshot(f"end-of-{request.node.name}")
     page.close()
+    opened.shut_down_kernels()
     assert opened.problems == []

@@ -32,6 +32,7 @@ FLAGS = (
     "--disable-dev-shm-usage",
 )
 SLOW_MS = 60_000
+expect.set_options(timeout=SLOW_MS)
 
 
 def browser_path() -> str:
@@ -176,6 +177,17 @@ class Lab:
         self.page.locator(".jp-Dialog").get_by_role("button", name="Restart").click()
         self.page.wait_for_timeout(1000)
         self.wait_for_kernel()
+
+    def shut_down_kernels(self) -> None:
+        """End all kernels of the server, so that the next test has the machine for itself."""
+        for kernel in self._api("GET", "kernels"):
+            self._api("DELETE", f"kernels/{kernel['id']}")
+
+    def _api(self, method: str, path: str) -> Any:
+        request = urllib.request.Request(self._address.format(f"api/{path}"), method=method)
+        with urllib.request.urlopen(request, timeout=30) as reply:
+            body = reply.read()
+        return json.loads(body) if body else None
 
     def screenshot(self, name: str) -> Path:
         """Keep a picture of the page among the files of the test run."""

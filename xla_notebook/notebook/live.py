@@ -27,6 +27,7 @@ class Live:
         self.shell = ip
         self._between = BetweenCells()
         self._begun = 0
+        self._loading = False
         self._callbacks: list[tuple[str, Callable[..., None]]] = []
         self.feed = Feed(session.current(), device, last_error)
         self.desk = Desk(session.current(), self.feed, self._between, last_error)
@@ -38,6 +39,9 @@ class Live:
 
     def install(self) -> None:
         """Follow the cells, and accept pages."""
+        # Most likely a cell is what loads us, and it goes on: its end is the first that is heard of it.
+        self._loading = True
+        self._between.begin()
         for event, callback in (("pre_run_cell", self._before), ("post_run_cell", self._after)):
             made = guarded(self.shell, event, callback)
             self.shell.events.register(event, made)
@@ -55,16 +59,22 @@ class Live:
         if self._target is not None:
             self._target.unregister()
 
+    def _loaded(self) -> None:
+        if self._loading:
+            self._loading = False
+            self._between.end()
+
     def _before(self, *_: Any) -> None:
+        self._loaded()  # not by a cell
         self._between.begin()
         self._begun += 1
         self.feed.wake()
 
     def _after(self, *_: Any) -> None:
-        if not self._begun:
-            return  # the cell that loaded the extension
-        self._begun -= 1
-        self._between.end()
+        self._loaded()
+        if self._begun:
+            self._begun -= 1
+            self._between.end()
         if self._begun:
             return
         self.feed.look_if_watched()

@@ -41,14 +41,15 @@ def page(export: Export) -> str:
 
 def fragment(export: Export, shown: int | None, buffers: int | None) -> str:
     """The same as HTML for within a page, with the last `shown` events and the largest `buffers` (None: all)."""
-    tables = [
-        ("Graphs", _graphs(export)._repr_html_()),
-        ("Why they were compiled", f"<pre>{html.escape(_reasons(export))}</pre>"),
-        ("Device buffers", buffer_table(export.ledger, buffers)._repr_html_()),
-        ("Events", _events(export, shown)._repr_html_()),
+    reasons = html.escape(_reasons(export))
+    parts = [
+        f"<p>{html.escape(_header(export))}</p>",
+        _graphs(export)._repr_html_(),
+        f"<p>Why they were compiled</p><pre>{reasons}</pre>" if reasons else "",
+        buffer_table(export.ledger, buffers)._repr_html_(),
+        _events(export, shown)._repr_html_(),
     ]
-    body = "".join(f"<h2>{name}</h2>{table}" for name, table in tables)
-    return f"<p>{html.escape(_header(export))}</p>{body}"
+    return "".join(parts)
 
 
 def _header(export: Export) -> str:

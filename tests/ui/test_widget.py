@@ -1,0 +1,210 @@
+"""The inspector widget in a real JupyterLab: what people see, and what their clicks do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Locator, expect
+
+from .lab import SLOW_MS, Lab
+
+LOAD = "%load_ext xla_notebook\nimport time, torch, torch_xla"
+SHOW = "%xla_inspect"
+STEP = '%%xla_compile --name relu_sum\nx = torch.ones(64, 32, device="xla")\ny = (x @ x.T).relu().sum()'
+BUSY = "for _ in range({tenths}):\n    time.sleep(0.1)\n{after}"
+DOUBLE = 'double = torch.compile(lambda t: t * 2, backend="xla_notebook")\nz = double(x)'
+# What an executing warm-up did before it was made safe: it donates the buffer that the real run needs.
+HAZARD = """class Counter(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("n", torch.zeros(4))
+
+    def forward(self, x):
+        self.n.add_(1)
+        return x + self.n
+
+counter = Counter().to("xla").eval()
+count = torch.compile(counter, backend="xla_notebook", options={"warm_up": "execute"})
+with torch.no_grad():
+    print(count(torch.ones(4, device="xla")).cpu().tolist())"""
+
+
+class View:
+    """The inspector's view, wherever it is on the page."""
+
+    def __init__(self, root: Locator) -> None:
+        self.root = root
+
+    def panel(self, name: str) -> None:
+        self.root.get_by_role("tab", name=re.compile(name)).click()
+
+    def row(self, text: str | re.Pattern[str]) -> Locator:
+        return self.root.get_by_role("row").filter(has_text=text).first
+
+    def choose(self, setting: str, value: str) -> None:
+        self.choice(setting, value).check(force=True)
+
+    def choice(self, setting: str, value: str) -> Locator:
+        return self.root.get_by_role("group", name=setting).first.get_by_role("radio", name=value)
+
+    def see(self) -> None:
+        """Scroll to it: nothing is pushed to a view that is out of sight."""
+        self.root.scroll_into_view_if_needed()
+
+
+@pytest.fixture
+def notebook(lab: Lab, request: pytest.FixtureRequest) -> Callable[..., View]:
+    """Opens a notebook with the inspector and further cells, and runs the first two."""
+
+    def open_with(*cells: str) -> View:
+        name = lab.write_notebook(f"{request.node.name.partition('[')[0]}.ipynb", [LOAD, SHOW, *cells])
+        lab.open_notebook(name)
+        lab.run_cell(0)
+        lab.run_cell(1)
+        return view(lab)
+
+    return open_with
+
+
+def view(lab: Lab, index: int = 0) -> View:
+    found = View(lab.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .xla-notebook").nth(index))
+    expect(found.root).to_be_visible()
+    return found
+
+
+def test_it_shows_the_graphs_buffers_and_events_of_a_cell(lab: Lab, notebook: Callable[..., View]) -> None:
+    shown = notebook(STEP)
+    expect(shown.root.get_by_text("No graphs yet")).to_be_visible()
+    lab.run_cell(2)
+    shown.see()
+    expect(shown.row("relu_sum")).to_be_visible()
+    lab.screenshot("widget-graphs")
+    shown.row("relu_sum").click()
+    expect(shown.root.get_by_text(re.compile("float32 ?\\[?64"))).not_to_have_count(0)
+    lab.screenshot("widget-graph-details")
+    shown.panel("Buffers")
+    expect(shown.root.get_by_role("row").filter(has=lab.page.get_by_text("x", exact=True))).to_be_visible()
+    lab.screenshot("widget-buffers")
+    shown.panel("Events")
+    expect(shown.row("compiled in")).to_be_visible()
+    lab.screenshot("widget-events")
+
+
+def test_a_click_acts_in_the_middle_of_a_cell(lab: Lab, notebook: Callable[..., View]) -> None:
+    shown = notebook(STEP, BUSY.format(tenths=60, after=DOUBLE))
+    lab.run_cell(2)
+    lab.start_cell(3)
+    shown.see()
+    expect(shown.root.get_by_role("status").filter(has_text="busy")).to_be_visible()
+    shown.choose("Warm-up", "execute")
+    # The radio alone is no proof, because the browser checks it; the kernel's own event is.
+    shown.panel("Events")
+    expect(shown.row("warm_up is now execute")).to_be_visible()
+    assert lab.is_running(3), "the click acted while the cell was running"
+    lab.wait_for_cell(3)
+    shown.see()
+    expect(shown.row(re.compile(r"warming up \(execute\)"))).to_be_visible()
+    shown.choose("Warm-up", "compile")
+    expect(shown.row("warm_up is now compile")).to_be_visible()
+
+
+def test_a_hazard_stands_out(lab: Lab, notebook: Callable[..., View]) -> None:
+    shown = notebook(HAZARD)
+    expect(shown.root.get_by_text("no hazards")).to_be_visible()
+    lab.run_cell(2)
+    shown.see()
+    button = shown.root.get_by_role("button", name=re.compile("hazard"))
+    expect(button).to_be_visible()
+    button.click()
+    expect(shown.row(re.compile("donated"))).to_be_visible()
+    lab.screenshot("widget-hazard")
+
+
+def test_it_is_back_after_the_page_was_loaded_anew(lab: Lab, notebook: Callable[..., View]) -> None:
+    notebook(STEP)
+    lab.run_cell(2)
+    lab.save()
+    lab.page.reload()
+    lab.wait_for_kernel()
+    shown = view(lab)
+    shown.see()
+    expect(shown.row("relu_sum")).to_be_visible()
+    shown.choose("Freeze", "warn")
+    shown.panel("Events")
+    expect(shown.row("freeze is now warn")).to_be_visible()
+
+
+def test_it_is_back_and_acts_after_the_page_was_loaded_anew_in_a_long_cell(
+    lab: Lab, notebook: Callable[..., View]
+) -> None:
+    notebook(STEP, BUSY.format(tenths=250, after=""))
+    lab.run_cell(2)
+    lab.save()
+    lab.start_cell(3)
+    lab.page.reload()
+    # JupyterLab restores widgets from the kernel's main thread, so that this one is back when the cell has ended.
+    lab.wait_for_kernel()
+    shown = view(lab)
+    shown.see()
+    expect(shown.row("relu_sum")).to_be_visible(timeout=SLOW_MS)
+    shown.choose("Freeze", "warn")
+    shown.panel("Events")
+    expect(shown.row("freeze is now warn")).to_be_visible()
+
+
+def test_after_a_restart_it_says_so_and_the_last_state_stays(lab: Lab, notebook: Callable[..., View]) -> None:
+    shown = notebook(STEP)
+    lab.run_cell(2)
+    lab.restart_kernel()
+    shown.see()
+    expect(shown.root.get_by_role("status").first).to_have_text(re.compile("disconnected|not connected", re.I))
+    expect(shown.root.get_by_role("group", name="Warm-up").first).to_be_disabled()
+    expect(lab.cell(1).locator(".xla-notebook-saved")).to_contain_text("relu_sum")
+    lab.run_cell(0)
+    lab.run_cell(1)
+    again = view(lab)
+    expect(again.root.get_by_role("status").first).not_to_have_text(re.compile("disconnected", re.I))
+
+
+def test_a_saved_notebook_shows_the_last_state_without_a_kernel(lab: Lab, notebook: Callable[..., View]) -> None:
+    notebook(STEP)
+    lab.run_cell(2)
+    lab.save()
+    name = "test_a_saved_notebook_shows_the_last_state_without_a_kernel.ipynb"
+    lab.page.wait_for_timeout(1000)
+    bundles = [output["data"] for output in lab.read_notebook(name).cells[1].outputs]
+    (saved,) = [data for data in bundles if "application/vnd.jupyter.widget-view+json" not in data]
+    assert "relu_sum" in saved["text/plain"]
+    assert "relu_sum" in saved["text/html"]
+
+
+def test_two_views_agree(lab: Lab, notebook: Callable[..., View]) -> None:
+    notebook(SHOW, STEP)
+    lab.run_cell(2)
+    lab.run_cell(3)
+    first, second = view(lab, 0), view(lab, 1)
+    for shown in (first, second):
+        shown.see()
+        expect(shown.row("relu_sum")).to_be_visible()
+    first.see()
+    first.choose("Freeze", "warn")
+    second.see()
+    expect(second.choice("Freeze", "warn")).to_be_checked()
+
+
+@pytest.mark.parametrize("theme", ["JupyterLab Light", "JupyterLab Dark"])
+def test_axe_finds_nothing(lab: Lab, notebook: Callable[..., View], theme: str) -> None:
+    shown = notebook(STEP, HAZARD)
+    lab.run_cell(2)
+    lab.run_cell(3)
+    lab.use_theme(theme)
+    shown.see()
+    expect(shown.row("relu_sum")).to_be_visible()
+    violations = []
+    for panel in ("Graphs", "Buffers", "Events", "Settings"):
+        shown.panel(panel)
+        lab.screenshot(f"widget-{panel.lower()}-{theme.rpartition(' ')[2].lower()}")
+        violations += lab.accessibility_violations(".jp-OutputArea .xla-notebook")
+    assert violations == []
