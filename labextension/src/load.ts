@@ -2,15 +2,13 @@ import {
   JupyterFrontEnd,
   JupyterFrontEndPlugin
 } from '@jupyterlab/application';
-import { ICommandPalette } from '@jupyterlab/apputils';
-import {
-  INotebookTracker,
-  NotebookActions,
-  NotebookPanel
-} from '@jupyterlab/notebook';
+import { ConsolePanel } from '@jupyterlab/console';
+import { NotebookActions, NotebookPanel } from '@jupyterlab/notebook';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
-const COMMAND_ID = 'xla-notebook:load-extension';
+import { Commands } from './lab/commandIds';
+import { Document, IKernels } from './lab/tokens';
+
 const LOAD_SOURCE = '%load_ext xla_notebook';
 
 /**
@@ -23,8 +21,6 @@ async function loadInNotebook(
   panel: NotebookPanel,
   translator: ITranslator
 ): Promise<void> {
-  // A cell that runs before its kernel is connected is dropped silently.
-  await panel.sessionContext.ready;
   NotebookActions.insertAbove(panel.content);
   const cell = panel.content.activeCell;
   if (!cell) {
@@ -39,43 +35,45 @@ async function loadInNotebook(
   );
 }
 
+async function load(
+  document: Document,
+  translator: ITranslator
+): Promise<void> {
+  // A cell that runs before its kernel is connected is dropped silently.
+  await document.sessionContext.ready;
+  if (document instanceof ConsolePanel) {
+    await document.console.inject(LOAD_SOURCE);
+  } else {
+    await loadInNotebook(document, translator);
+  }
+}
+
 /** The command "load the extension in this notebook". */
 export const loadPlugin: JupyterFrontEndPlugin<void> = {
   id: 'xla-notebook:load',
-  description: 'Adds a command that loads xla_notebook in the active notebook.',
+  description:
+    'Adds a command that loads xla_notebook in the notebook or console in front.',
   autoStart: true,
-  requires: [INotebookTracker],
-  optional: [ICommandPalette, ITranslator],
+  requires: [IKernels],
+  optional: [ITranslator],
   activate: (
-    app: JupyterFrontEnd,
-    tracker: INotebookTracker,
-    palette: ICommandPalette | null,
+    { commands }: JupyterFrontEnd,
+    kernels: IKernels,
     maybeTranslator: ITranslator | null
   ): void => {
     const translator = maybeTranslator ?? nullTranslator;
     const trans = translator.load('xla_notebook');
-    const activePanel = (): NotebookPanel | null =>
-      tracker.currentWidget === app.shell.currentWidget
-        ? tracker.currentWidget
-        : null;
 
-    app.commands.addCommand(COMMAND_ID, {
-      label: trans.__('XLA Notebook: load the extension in this notebook'),
+    commands.addCommand(Commands.load, {
+      label: trans.__('Load the XLA Extension in This Notebook'),
       caption: trans.__('Insert a cell with %1 and run it', LOAD_SOURCE),
-      isEnabled: () => activePanel() !== null,
+      isEnabled: () => kernels.front !== null,
       execute: async () => {
-        const panel = activePanel();
-        if (panel) {
-          await loadInNotebook(panel, translator);
+        const { front } = kernels;
+        if (front) {
+          await load(front.document, translator);
         }
       }
-    });
-    tracker.currentChanged.connect(() => {
-      app.commands.notifyCommandChanged(COMMAND_ID);
-    });
-    palette?.addItem({
-      command: COMMAND_ID,
-      category: trans.__('XLA Notebook')
     });
   }
 };

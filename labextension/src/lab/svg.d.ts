@@ -1,0 +1,5 @@
+/** An icon, bundled as its text. */
+declare module '*.svg' {
+  const text: string;
+  export default text;
+}
