@@ -73,6 +73,16 @@ def test_pushes_come_while_a_cell_runs(own_kernel: Kernel, page: Page) -> None:
     page.wait(lambda: any(graph["runs"] == 30 for graph in page.graphs.values()))
 
 
+def test_buffers_are_looked_at_while_a_compiled_cell_runs(own_kernel: Kernel, page: Page) -> None:
+    cell = own_kernel.start(
+        "%%xla_compile\nimport time\nfresh = torch.zeros(3, device='xla')\nfor _ in range(60):\n"
+        "    fresh = fresh + 1\n    time.sleep(0.05)"
+    )
+    page.wait(lambda: any(owner["name"] == "fresh" for row in page.buffers.values() for owner in row["owners"]))
+    assert page.status["busy"], "seen while the cell runs"
+    assert own_kernel.finish(cell).error is None
+
+
 def test_without_a_subshell_a_click_waits_for_the_cell_and_pushes_still_come(own_kernel: Kernel) -> None:
     page = own_kernel.page(subshell=False)
     page.open()

@@ -46,6 +46,7 @@ class Runtime:
     def __init__(self) -> None:
         self._blocks: weakref.WeakValueDictionary[int, Block] = weakref.WeakValueDictionary()
         self.rehearsing: Rehearsing | None = None
+        self.after_block: Callable[[], None] | None = None  # who looks at the buffers while a cell runs
         self.turn = 0  # what the rounds of a rehearsed loop are counted in
 
     def add(self, number: int, block: Block) -> None:
@@ -54,7 +55,10 @@ class Runtime:
 
     def run_block(self, number: int) -> Any:
         """Run block `number` over the globals of the calling cell."""
-        return self._blocks[number].run(sys._getframe(1).f_globals, self.rehearsing)
+        value = self._blocks[number].run(sys._getframe(1).f_globals, self.rehearsing)
+        if self.after_block is not None and self.rehearsing is None:
+            self.after_block()
+        return value
 
     def block(self, number: int) -> Block:
         """Block `number` of a cell that is kept."""

@@ -41,6 +41,7 @@ class Extension:
         self._cells.install()
         self._hooks.install()
         self.live.install()
+        self._cells.runtime.after_block = self.live.feed.look_if_due
         quiet.install()
         self._ip.input_transformers_post.append(self.hand_over)
         magics = Magics(self._ip, self._cells, self._hooks)
