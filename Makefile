@@ -19,7 +19,7 @@ INSTALL_SUM = cat pyproject.toml package.json | sha256sum
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo lab test test-kernels fuzz peer bench protocol check build clean
+.PHONY: help setup demo lab test test-kernels fuzz peer bench protocol check build docs clean
 
 help: ## list these targets
 	@echo 'make TARGET, where TARGET is one of'
@@ -68,6 +68,10 @@ build: setup ## build the JupyterLab extension and the wheel, into build/dist
 	@$(VENV_PYTHON) -m pip wheel --quiet --no-deps --wheel-dir build/dist .
 	@ls build/dist/*.whl
 
+docs: setup ## build the documentation into build/docs; a warning is an error
+	@$(VENV_PYTHON) -m sphinx -W --keep-going -q -b html docs build/docs
+	@echo 'build/docs/index.html'
+
 clean: ## remove what was built (keeps .venv and node_modules)
 	rm -rf build labextension/lib xla_notebook/labextension xla_notebook/static .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
@@ -106,7 +110,7 @@ $(LAB_BUILT): node_modules/.package-lock.json $(LAB_SOURCES)
 .venv/installed: pyproject.toml package.json $(LAB_BUILT) | .venv/bin/pip
 	@if [ "$$($(INSTALL_SUM))" != "$$(cat $@ 2>/dev/null)" ]; then \
 		echo 'Installing xla_notebook and what it needs into .venv.' && \
-		HATCH_JUPYTER_BUILDER_SKIP_NPM=1 $(VENV_PYTHON) -m pip install --quiet --editable '.[dev,examples]' && \
+		HATCH_JUPYTER_BUILDER_SKIP_NPM=1 $(VENV_PYTHON) -m pip install --quiet --editable '.[dev,docs,examples]' && \
 		.venv/bin/jupyter-builder develop . --overwrite --log-level=WARN; \
 	fi
 	@$(INSTALL_SUM) > $@
