@@ -184,7 +184,7 @@ def computed_type(tensor: torch.Tensor) -> torch.dtype | None:
 
 
 def materialize(tensors: Sequence[torch.Tensor]) -> None:
-    """Execute the pending work of `tensors`, without donating any buffer.
+    """Execute the pending work of `tensors` and wait, without donating any buffer.
 
     No buffer is given away, so other pending work that reads the tensors' old values stays valid. The graph
     is the one of `warm_up`, so that it can be compiled ahead; ``_xla_sync_multi`` would run another, whose
@@ -199,9 +199,9 @@ def materialize(tensors: Sequence[torch.Tensor]) -> None:
     if len(results) == len(lazy):
         for tensor, result in zip(lazy, results, strict=True):
             replace_data(tensor, result)
-    else:
-        # Some of them are one and the same to XLA.
-        _C._xla_sync_multi(lazy, [], True, False)
+    # Until the run is over its results have no handles, by which a trace knows its arguments. Executes what is still
+    # pending, if some of them are one and the same to XLA.
+    _C._xla_sync_multi(lazy, [], True, False)
 
 
 def replace_data(tensor: torch.Tensor, source: torch.Tensor) -> None:
