@@ -174,7 +174,7 @@ class Lab:
     def restart_kernel(self) -> None:
         """Restart the kernel of the notebook in front, and say yes to the question."""
         self.command("kernelmenu:restart")
-        self.page.locator(".jp-Dialog").get_by_role("button", name="Restart").click()
+        self.page.locator(".jp-Dialog .jp-mod-accept").click()
         self.page.wait_for_timeout(1000)
         self.wait_for_kernel()
 

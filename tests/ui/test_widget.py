@@ -44,7 +44,7 @@ class View:
         return self.root.get_by_role("row").filter(has_text=text).first
 
     def choose(self, setting: str, value: str) -> None:
-        self.choice(setting, value).check(force=True)
+        self.root.get_by_role("group", name=setting).first.get_by_text(value, exact=True).click()
 
     def choice(self, setting: str, value: str) -> Locator:
         return self.root.get_by_role("group", name=setting).first.get_by_role("radio", name=value)

@@ -196,22 +196,34 @@ class Feed(observer.Observer):
             time.sleep(PUSH_S)
 
     def _push(self, channel: Channel) -> None:
-        now = time.monotonic()
-        with self._lock:
-            if now < channel.next_s or (channel.prompt and channel.on_their_way >= AHEAD):
-                return
-            message = self._message(channel)
-            if message is None:
-                return
-            channel.sent = message.at
-            channel.on_their_way += 1
-            channel.next_s = now + (PUSH_S if channel.prompt or self._session.running is None else UNHEARD_S)
+        # What is wrong with one page must not end the others, nor go unnoticed.
+        message: messages.Push | messages.Failed | None
+        try:
+            message = self._next(channel)
+        except Exception as error:
+            _log.exception("The state could not be told to a page.")
+            self.remove(channel)
+            message = messages.Failed(None, "failed", f"No more updates: {type(error).__name__}: {error}")
+        if message is None:
+            return
         try:
             channel.send(message)
         except Exception:
-            # One broken connection must not end the others.
             _log.exception("A page could not be reached and gets no more updates.")
             self.remove(channel)
+
+    def _next(self, channel: Channel) -> messages.Snapshot | messages.Delta | None:
+        """What `channel` gets now, if it is its turn and there is anything."""
+        now = time.monotonic()
+        with self._lock:
+            if now < channel.next_s or (channel.prompt and channel.on_their_way >= AHEAD):
+                return None
+            message = self._message(channel)
+            if message is not None:
+                channel.sent = message.at
+                channel.on_their_way += 1
+                channel.next_s = now + (PUSH_S if channel.prompt or self._session.running is None else UNHEARD_S)
+            return message
 
     def _message(self, channel: Channel) -> messages.Snapshot | messages.Delta | None:
         """What `channel` has not been sent yet; None if there is nothing."""

@@ -35,11 +35,12 @@ class DynamoGuards:
 
 def backend_graphs() -> Iterable[LiveGraph]:
     """The backend's cached graphs. A backend that was never used has none, and is not imported to say so."""
-    cache = sys.modules.get("xla_notebook.backend.cache")
-    if cache is None:
+    # In the middle of its import, on another thread, the module is there and has nothing yet.
+    graphs = getattr(sys.modules.get("xla_notebook.backend.cache"), "graphs", None)
+    if graphs is None:
         return ()
-    graphs: Iterable[LiveGraph] = cache.graphs()
-    return graphs
+    found: Iterable[LiveGraph] = graphs()
+    return found
 
 
 def clear_graphs() -> tuple[int, int]:

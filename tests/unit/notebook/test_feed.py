@@ -207,6 +207,20 @@ def test_a_broken_connection_does_not_end_the_others(session: Session, feed: Fee
     page.wait(lambda: any(push["type"] == "delta" for push in page.got))
 
 
+def test_a_state_that_cannot_be_told_is_told_to_the_page(
+    session: Session, feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = FakePage()
+    feed.open(page.channel, 1, True)
+    page.wait(lambda: page.got)
+    with monkeypatch.context() as broken:
+        broken.setattr(session, "changes", lambda since: 1 / 0)
+        page.wait(lambda: page.got[-1]["type"] == "failed")
+    assert "ZeroDivisionError" in page.got[-1]["text"]
+    feed.open(page.channel, 1, True)
+    page.wait(lambda: page.got[-1]["type"] == "snapshot")
+
+
 def test_closing_tells_every_page(feed: Feed) -> None:
     page = FakePage()
     feed.open(page.channel, 1, True)

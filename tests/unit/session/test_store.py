@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import json
+import sys
 import threading
+import types
 
 import pytest
 
@@ -344,3 +346,9 @@ def test_finalizer_may_report_while_the_session_is_at_work(session: Session) -> 
     assert held == "cold"
     assert session.graphs()[0].state == "dropped"
     assert isinstance(session.events()[0], Traced)
+
+
+def test_a_backend_in_the_middle_of_its_import_has_no_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "xla_notebook.backend.cache", types.ModuleType("cache"))
+    assert Session().graphs() == []
+    assert Session().changes(0).graphs == ()
