@@ -1,8 +1,10 @@
 """What is stated in more than one place agrees, and what an installation promises is there."""
 
 import json
+import os
 import subprocess
 import sys
+import zipfile
 from importlib.metadata import entry_points, metadata, requires, version
 from pathlib import Path
 
@@ -69,6 +71,28 @@ def test_jupyter_is_told_where_the_extension_is() -> None:
     (paths,) = xla_notebook._jupyter_labextension_paths()
     manifest = json.loads((ROOT / "xla_notebook" / paths["src"] / "package.json").read_text())
     assert manifest["name"] == paths["dest"] == doctor.LAB_EXTENSION
+
+
+def test_the_wheel_brings_the_widget_and_the_sidebar_without_node(tmp_path: Path) -> None:
+    # What was built is there, so that neither Node nor npm is asked for.
+    environment = os.environ | {"HATCH_JUPYTER_BUILDER_SKIP_NPM": "1"}
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(tmp_path), str(ROOT)]
+    subprocess.run(command, check=True, env=environment, capture_output=True, text=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    lab = f"xla_notebook-{version('xla_notebook')}.data/data/share/jupyter/labextensions/xla-notebook"
+    for wanted in (
+        "xla_notebook/static/widget.js",
+        "xla_notebook/py.typed",
+        f"{lab}/package.json",
+        f"{lab}/install.json",
+    ):
+        assert wanted in names
+    assert any(name.startswith(f"{lab}/static/remoteEntry.") for name in names)
+    assert any(name.startswith(f"{lab}/schemas/") for name in names)
+    assert not [
+        name for name in names if name.startswith(("xla_notebook/labextension", "tests", "benchmarks", "examples"))
+    ]
 
 
 def test_the_lock_file_names_no_registry() -> None:

@@ -23,6 +23,13 @@ _SAVED_BUFFERS = 30
 _SAVED_CLASS = "xla-notebook-saved"
 
 
+if not STATIC.is_file():
+    raise ImportError(
+        f"{STATIC} is missing, so there is no inspector. Reinstall it: pip install --force-reinstall --no-deps"
+        " xla_notebook; in a clone: make setup"
+    )
+
+
 class Inspector(anywidget.AnyWidget):
     """Graphs, buffers and events of this kernel, live, with the settings.
 
