@@ -7,18 +7,10 @@ import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { Graph } from '../protocol/messages';
 import { Commands } from './commandIds';
+import { graphsOfCell } from './facts';
 import { xlaIcon } from './icon';
 import { IInspector, IKernels } from './tokens';
 import { withEachLink } from './watch';
-
-/** The graphs that stem from the cell with this id: compiled by it, or from a function defined in it. */
-export function graphsOfCell(graphs: Iterable<Graph>, cellId: string): Graph[] {
-  return [...graphs].filter(
-    ({ cell, place, state }) =>
-      state !== 'dropped' &&
-      (cell?.cell_id === cellId || place?.cell?.cell_id === cellId)
-  );
-}
 
 /** Adds the way from a cell to its graphs: a command, and a button in the toolbar of the cell. */
 export const cellGraphsPlugin: JupyterFrontEndPlugin<void> = {

@@ -10,36 +10,11 @@ import {
 } from '@jupyterlab/translation';
 
 import { EventRow } from '../protocol/messages';
+import { NewHazards } from './facts';
 import { KernelLink } from './kernelLink';
 import { IPreferences } from './preferences';
 import { IInspector, IKernels } from './tokens';
 import { withEachLink } from './watch';
-
-/** Finds the hazards of one kernel that are new, each once. */
-export class NewHazards {
-  // The newest event that was looked at; null before anything was.
-  private seen: number | null = null;
-
-  /** Those since the last call. What is there at the first one is old, unless `fromStart`. */
-  take(rows: readonly EventRow[], fromStart: boolean): EventRow[] {
-    const newest = rows.length ? rows[rows.length - 1].seq : -1;
-    if (this.seen === null || newest < this.seen) {
-      // The first look, or the kernel began anew.
-      this.seen = fromStart ? -1 : newest;
-    }
-    const found: EventRow[] = [];
-    for (let at = rows.length - 1; at >= 0; at -= 1) {
-      if (rows[at].seq <= this.seen) {
-        break;
-      }
-      if (rows[at].kind === 'hazard') {
-        found.unshift(rows[at]);
-      }
-    }
-    this.seen = newest;
-    return found;
-  }
-}
 
 /** One notification for each kernel: hazards that follow a shown one are added to it. */
 class HazardNotice {

@@ -12,63 +12,11 @@ import { Signal } from '@lumino/signaling';
 import { Widget } from '@lumino/widgets';
 
 import { Client } from '../store/client';
-import { bytesText } from '../view/format';
-import { savedBytes } from '../view/header';
 import { Commands } from './commandIds';
-import { IPreferences, PreferenceValues } from './preferences';
+import { statusFacts, statusTexts } from './facts';
+import { IPreferences } from './preferences';
 import { IKernels } from './tokens';
 import { withEachLink } from './watch';
-
-const MIB = 2 ** 20;
-
-/** What the status bar says of a kernel. */
-export interface StatusTexts {
-  text: string;
-  hazards: string | null;
-  /** What is over the user's thresholds. */
-  warnings: string[];
-}
-
-export function statusTexts(
-  facts: { graphs: number; savedNbytes: number; hazards: number },
-  limits: Pick<PreferenceValues, 'graphsWarning' | 'savedMiBWarning'>,
-  trans: TranslationBundle
-): StatusTexts {
-  const { graphs, savedNbytes, hazards } = facts;
-  const warnings: string[] = [];
-  if (limits.graphsWarning > 0 && graphs > limits.graphsWarning) {
-    warnings.push(trans.__('more than %1 graphs', limits.graphsWarning));
-  }
-  if (
-    limits.savedMiBWarning > 0 &&
-    savedNbytes > limits.savedMiBWarning * MIB
-  ) {
-    warnings.push(
-      trans.__('more than %1 MiB in saved buffers', limits.savedMiBWarning)
-    );
-  }
-  return {
-    text: trans.__(
-      'XLA: %1, %2 saved',
-      trans._n('%1 graph', '%1 graphs', graphs),
-      bytesText(savedNbytes)
-    ),
-    hazards: hazards > 0 ? trans._n('%1 hazard', '%1 hazards', hazards) : null,
-    warnings
-  };
-}
-
-function factsOf(client: Client): Parameters<typeof statusTexts>[0] {
-  let graphs = 0;
-  client.model.graphs.forEach(({ state }) => {
-    graphs += Number(state !== 'dropped');
-  });
-  return {
-    graphs,
-    savedNbytes: savedBytes(client),
-    hazards: client.model.counts.hazard ?? 0
-  };
-}
 
 /** Graphs, saved bytes and hazards of the kernel in front. A click opens the inspector. */
 class StatusItem extends Widget {
@@ -109,7 +57,7 @@ class StatusItem extends Widget {
     const { client } = this;
     if (client) {
       const texts = statusTexts(
-        factsOf(client),
+        statusFacts(client),
         this.preferences.values,
         this.trans
       );
