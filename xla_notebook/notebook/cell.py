@@ -100,7 +100,9 @@ class Cell:
         self._leases: dict[int, Lease] = {}
         self.filename = self.register_source(count)
         transformed = ip.transform_cell(text)
-        tree = ip.compile.ast_parse("\n" + transformed, filename=self.filename)
+        # IPython drops empty lines at the top, which count in a traceback.
+        top = len(text) - len(text.lstrip("\n"))
+        tree = ip.compile.ast_parse("\n" * (1 + top) + transformed, filename=self.filename)
         assert isinstance(tree, ast.Module)  # what "exec" mode gives; the declared type is wider
         self.awaits = any(blocks.awaits(statement) for statement in tree.body)
         self._nodes: list[tuple[ast.Module | ast.Interactive, str]] = self._split(

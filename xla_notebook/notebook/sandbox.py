@@ -10,7 +10,7 @@ from __future__ import annotations
 import builtins
 import types
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NoReturn
 
 import torch
@@ -74,6 +74,25 @@ class Unknown(float):
     __hash__ = float.__hash__
 
 
+class Bar:
+    """Stands for a progress bar, which would be drawn."""
+
+    def __init__(self, iterable: Iterable[Any] = (), *_arguments: Any, **_options: Any) -> None:
+        self._iterable = iterable
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._iterable)
+
+    def __enter__(self) -> Bar:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        pass
+
+    def __getattr__(self, _name: str) -> Callable[..., None]:
+        return lambda *_arguments, **_options: None
+
+
 class Copier:
     """Copies objects with what they refer to. One copier copies an object once.
 
@@ -87,6 +106,8 @@ class Copier:
 
     def copy(self, value: Any) -> Any:
         """The copy of `value`, or the value itself if there is nothing in it to change."""
+        if isinstance(value, type) and value.__module__.partition(".")[0] == "tqdm":
+            return Bar
         if isinstance(value, (*_SHARED, type)):
             return value
         known = self._known.get(id(value))
@@ -172,15 +193,15 @@ class Copier:
 
     def _object(self, value: Any) -> Any:
         kind = type(value)
+        if isinstance(value, torch.nn.Module) and vars(value).get("_compiled_call_impl") is not None:
+            raise TypeError("it is compiled in place by xla_notebook.compile")
         own: Any = kind  # its methods are compared, not called
         plain = own.__reduce_ex__ is object.__reduce_ex__ and own.__reduce__ is object.__reduce__
         if plain and hasattr(value, "__dict__") and not _has_slots(kind):
             # Not by its own `__getstate__`, which may leave out what a run would use.
             made = self._keep(value, object.__new__(kind))
             state = {name: self.copy(item) for name, item in vars(value).items()}
-            if isinstance(value, torch.nn.Module):
-                state.pop("_compiled_call_impl", None)
-            elif isinstance(value, torch.utils.data.DataLoader):
+            if isinstance(value, torch.utils.data.DataLoader):
                 # Workers are processes; their batches are the same without them.
                 state.update(num_workers=0, prefetch_factor=None, _iterator=None)
                 state.update(_DataLoader__multiprocessing_context=None, persistent_workers=False)
