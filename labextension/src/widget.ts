@@ -30,10 +30,19 @@ const clients = new WeakMap<WidgetModel, Client>();
 
 /** The messages of a widget's model. */
 class ModelTransport implements Transport {
+  private readonly stateListeners = new Set<(state: TransportState) => void>();
+
   constructor(private readonly model: WidgetModel) {}
 
   send(request: Request): void {
-    this.model.send(request);
+    try {
+      this.model.send(request);
+    } catch {
+      // Its comm is gone: when a kernel restarts, JupyterLab disposes of comms without a word.
+      this.stateListeners.forEach(listener => {
+        listener('closed');
+      });
+    }
   }
 
   onMessage(listener: (data: unknown) => void): () => void {
@@ -43,9 +52,20 @@ class ModelTransport implements Transport {
   }
 
   onState(listener: (state: TransportState) => void): () => void {
-    return this.listen('comm:close', () => {
+    this.stateListeners.add(listener);
+    const closed = (): void => {
       listener('closed');
-    });
+    };
+    // The second one is how the widgets' manager takes leave of a kernel that restarts.
+    const stops = ['comm:close', 'comm_live_update'].map(event =>
+      this.listen(event, closed)
+    );
+    return () => {
+      this.stateListeners.delete(listener);
+      stops.forEach(stop => {
+        stop();
+      });
+    };
   }
 
   private listen(

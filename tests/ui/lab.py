@@ -119,6 +119,10 @@ class Lab:
         nbformat.write(notebook, self._files / name)
         return name
 
+    def write_file(self, name: str, text: str = "") -> None:
+        """Put a file beside the notebooks."""
+        (self._files / name).write_text(text)
+
     def read_notebook(self, name: str) -> Any:
         """The notebook as it is on disk."""
         return nbformat.read(self._files / name, as_version=4)
