@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from docutils import nodes
@@ -23,51 +23,62 @@ from xla_notebook.session.settings import CHOICES, Settings
 class _Reference(SphinxDirective):
     """A directive whose content is Markdown made from the code."""
 
-    def markdown(self) -> Iterator[str]:
+    def blocks(self) -> Iterator[str]:
+        """The content in blocks, with headings in all of them or in none: MyST puts those without below the others."""
         raise NotImplementedError
 
     def run(self) -> list[nodes.Node]:
         self.env.note_dependency(__file__)
-        text = "\n".join(self.markdown())
-        return self.parse_text_to_nodes(text, offset=0, allow_section_headings=True)
+        parse = self.parse_text_to_nodes
+        return [node for block in self.blocks() for node in parse(block, offset=0, allow_section_headings=True)]
 
 
 class Magics(_Reference):
     """All magics that ``%load_ext xla_notebook`` registers, each with its help."""
 
-    def markdown(self) -> Iterator[str]:
+    def blocks(self) -> Iterator[str]:
         for name, function in sorted(_magics().items(), key=lambda item: item[0].lstrip("%")):
             summary, _, rest = inspect.cleandoc(function.__doc__ or "").partition("\n\n")
-            yield f"## `{name}`\n\n{summary}\n"
-            if rest:
-                yield f"```text\n{rest.rstrip()}\n```\n"
+            yield f"## `{name}`\n\n{summary}\n" + (f"\n```text\n{rest.rstrip()}\n```\n" if rest else "")
 
 
 class SettingsTable(_Reference):
     """All settings with their choices, the default first."""
 
-    def markdown(self) -> Iterator[str]:
+    def blocks(self) -> Iterator[str]:
         yield inspect.cleandoc(Settings.__doc__ or "")
-        yield "\n| setting | default | choices |\n| --- | --- | --- |"
+        rows = []
         for field in dataclasses.fields(Settings):
             choices = ", ".join(f"`{choice!r}`" for choice in CHOICES[field.name])
-            yield f"| `{field.name}` | `{field.default!r}` | {choices} |"
+            rows.append((f"`{field.name}`", f"`{field.default!r}`", choices))
+        yield _table(("setting", "default", "choices"), rows)
+
+
+_EVENTS = typing.get_args(events.Event)
+_SHARED = set.intersection(*({field.name for field in dataclasses.fields(kind)} for kind in _EVENTS))
+
+
+class EventFields(_Reference):
+    """The fields that all events have."""
+
+    def blocks(self) -> Iterator[str]:
+        names = [f"`{field.name}`" for field in dataclasses.fields(_EVENTS[0]) if field.name in _SHARED]
+        yield f"All of them have {', '.join(names)}."
 
 
 class Events(_Reference):
-    """All kinds of events, each with its fields."""
+    """All kinds of events, each with its own fields."""
 
-    def markdown(self) -> Iterator[str]:
-        kinds = typing.get_args(events.Event)
-        shared = set.intersection(*({field.name for field in dataclasses.fields(kind)} for kind in kinds))
-        yield f"All of them have {', '.join(f'`{name}`' for name in _ordered(kinds[0], shared))}.\n"
-        for kind in kinds:
-            yield f"## `{kind.kind}`: {kind.__name__}\n\n{inspect.cleandoc(kind.__doc__ or '')}\n"
-            own = [field for field in dataclasses.fields(kind) if field.name not in shared]
-            if own:
-                yield "| field | type |\n| --- | --- |"
-                yield from (f"| `{field.name}` | `{str(field.type).replace('|', chr(92) + '|')}` |" for field in own)
-                yield ""
+    def blocks(self) -> Iterator[str]:
+        for kind in _EVENTS:
+            own = [(f"`{f.name}`", f"`{f.type}`") for f in dataclasses.fields(kind) if f.name not in _SHARED]
+            text = f"## `{kind.kind}`: {kind.__name__}\n\n{inspect.cleandoc(kind.__doc__ or '')}\n\n"
+            yield text + (_table(("field", "type"), own) if own else "")
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [columns, ["---"] * len(columns), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _magics() -> dict[str, Callable[..., Any]]:
@@ -85,13 +96,10 @@ def _magics() -> dict[str, Callable[..., Any]]:
     return found
 
 
-def _ordered(kind: type[Any], names: set[str]) -> list[str]:
-    return [field.name for field in dataclasses.fields(kind) if field.name in names]
-
-
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the directives."""
     app.add_directive("xla-magics", Magics)
     app.add_directive("xla-settings", SettingsTable)
+    app.add_directive("xla-event-fields", EventFields)
     app.add_directive("xla-events", Events)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

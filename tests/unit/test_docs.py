@@ -46,6 +46,7 @@ def test_every_magic_option_setting_and_event_is_in_the_reference() -> None:
     settings = text("settings")
     assert [name for name in CHOICES if name not in settings] == []
     told = text("events")
+    assert 0 < told.find("All of them have seq, time_ns, cell, source.") < told.find("traced: Traced")
     assert [kind for kind in get_args(events.Event) if f"{kind.kind}: {kind.__name__}" not in told] == []
 
 
