@@ -170,9 +170,11 @@ export class KernelLink implements IDisposable {
   /** The comm there was has ended with its kernel process. */
   private forget(why: string): void {
     this.attempt += 1;
-    this.comm?.dispose();
-    this.comm = null;
-    this.client.disconnect(why);
+    if (this.comm) {
+      this.comm.dispose();
+      this.comm = null;
+      this.client.disconnect(why);
+    }
   }
 
   private onMessage(
