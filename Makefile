@@ -11,7 +11,8 @@ UPSTREAM ?=
 VENV_PYTHON = .venv/bin/python
 # npm's scripts look for jupyter-builder on PATH.
 WITH_VENV = PATH="$$PWD/.venv/bin:$$PATH"
-LAB_SOURCES = $(wildcard labextension/src/*.ts labextension/src/*/*.ts* labextension/style/* labextension/*.mjs) \
+LAB_SOURCES = $(wildcard labextension/src/*.ts labextension/src/*/*.ts* labextension/style/* \
+	labextension/style/*/* labextension/schema/*.json labextension/*.mjs) \
 	labextension/tsconfig.json labextension/install.json
 LAB_BUILT = xla_notebook/labextension/package.json
 # What the installation depends on; its checksum is the stamp, so that a new time stamp alone reinstalls nothing.
