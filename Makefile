@@ -20,7 +20,7 @@ INSTALL_SUM = cat pyproject.toml package.json | sha256sum
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo lab test test-kernels fuzz peer bench protocol check build docs clean
+.PHONY: help setup demo lab test test-kernels screenshots fuzz peer bench protocol check build docs clean
 
 help: ## list these targets
 	@echo 'make TARGET, where TARGET is one of'
@@ -52,6 +52,9 @@ fuzz: setup ## compare 10,000 generated programs with eager mode, about an hour 
 peer: setup ## run torch_xla's own Dynamo tests (UPSTREAM=DIR: an export of its test/ and examples/)
 	@[ -n "$(UPSTREAM)" ] || { $(VENV_PYTHON) tests/peer/run.py --help; exit 2; }
 	@$(VENV_PYTHON) tests/peer/run.py "$(UPSTREAM)" $(ARGS)
+
+screenshots: setup .venv/browser ## make the pictures of the README anew, in docs/
+	@$(VENV_PYTHON) docs/screenshots.py
 
 bench: setup ## measure side by side with torch_xla's own backend (ARGS="--quick --json FILE", or names of questions)
 	@$(VENV_PYTHON) -m benchmarks $(ARGS)

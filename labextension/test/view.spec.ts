@@ -525,3 +525,19 @@ describe('the view', () => {
     expect(page.details.textContent).toContain('running_mean');
   });
 });
+
+describe('two views in one page', () => {
+  it('do not share radio buttons or ids', () => {
+    const first = new Page(snapshot());
+    const second = new Page(snapshot());
+    const checked = (page: Page): string[] =>
+      Array.from(
+        page.element.querySelectorAll<HTMLInputElement>('input:checked'),
+        input => input.value
+      );
+    expect(checked(first)).toEqual(checked(second));
+    expect(checked(first).length).toBeGreaterThan(0);
+    const ids = Array.from(document.querySelectorAll('[id]'), ({ id }) => id);
+    expect(new Set(ids).size).toBe(ids.length);
+  });
+});

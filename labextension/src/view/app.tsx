@@ -1,5 +1,4 @@
 import { JSX } from 'preact';
-import { useId } from 'preact/hooks';
 import { BuffersPanel } from './buffers/panel';
 import { useEnv } from './env';
 import { EventsPanel } from './events/panel';
@@ -8,6 +7,7 @@ import { GraphsPanel } from './graphs/panel';
 import { Header } from './header';
 import { SettingsPanel } from './settings/panel';
 import { PanelName } from './viewState';
+import { useUniqueId } from './useUniqueId';
 
 const PANEL: Record<PanelName, { title: string; view: () => JSX.Element }> = {
   graphs: { title: 'Graphs', view: GraphsPanel },
@@ -19,7 +19,7 @@ const PANEL: Record<PanelName, { title: string; view: () => JSX.Element }> = {
 /** The whole view: header, what went wrong, and one panel. */
 export function App({ panels }: { panels: readonly PanelName[] }): JSX.Element {
   const { view } = useEnv();
-  const id = useId();
+  const id = useUniqueId();
   const current = panels.includes(view.state.panel)
     ? view.state.panel
     : panels[0];

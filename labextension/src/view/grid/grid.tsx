@@ -1,16 +1,11 @@
 import { ComponentChildren, JSX, RefObject } from 'preact';
-import {
-  useEffect,
-  useId,
-  useLayoutEffect,
-  useRef,
-  useState
-} from 'preact/hooks';
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { Sort } from '../viewState';
 import { GridHead } from './gridHead';
 import { Pure } from './pure';
 import { SortKey } from './sortedRows';
 import { useSize, useWindow } from './useWindow';
+import { useUniqueId } from '../useUniqueId';
 
 export const ROW_HEIGHT = 24;
 
@@ -54,7 +49,7 @@ interface GridProps<Row> {
  */
 export function Grid<Row>(props: GridProps<Row>): JSX.Element {
   const { rows, rowKey } = props;
-  const id = useId();
+  const id = useUniqueId();
   const ref = useRef<HTMLDivElement>(null);
   const width = useSize(ref).width;
   const columns = useFitting(props.columns, width);

@@ -1,9 +1,9 @@
 import { JSX } from 'preact';
-import { useId } from 'preact/hooks';
 import { Settings } from '../../protocol/messages';
 import { isServedNow } from '../../store/connection';
 import { attempt, useEnv } from '../env';
 import { SETTINGS, settingValue } from './texts';
+import { useUniqueId } from '../useUniqueId';
 
 /**
  * One setting as a group of radio buttons.
@@ -18,7 +18,7 @@ export function SettingControl({
   explained?: boolean;
 }): JSX.Element {
   const { client, t } = useEnv();
-  const id = useId();
+  const id = useUniqueId();
   const { label, help } = SETTINGS[name];
   const values: Record<string, { label: string; help: string }> =
     SETTINGS[name].values;
