@@ -12,6 +12,7 @@ import pytest
 from kernel_client import Kernel
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
+from nbconvert import HTMLExporter
 from nbformat.v4 import new_code_cell, new_notebook
 
 pytestmark = pytest.mark.kernel
@@ -64,6 +65,29 @@ def test_a_headless_run_keeps_the_summary_of_a_long_compile_and_no_live_line(
     assert output.output_type == "display_data"
     assert output.data["text/plain"].startswith("1 graph compiled in ")
     assert "compiling graph" not in nbformat.writes(made)
+
+
+def test_the_inspector_leaves_the_last_state_in_the_notebook_and_in_its_html(tmp_path: Path) -> None:
+    made = notebook(SETUP, "%xla_inspect", "%%xla_compile --name <b>twice</b>\ny = x * 2")
+    NotebookClient(made, timeout=240, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    _, saved = made.cells[1].outputs
+    assert "<b>twice</b>" in saved.data["text/plain"]
+    page, _ = HTMLExporter().from_notebook_node(made)
+    assert "&lt;b&gt;twice&lt;/b&gt;" in page.partition("xla-notebook-saved")[2]
+    assert "<b>twice</b></td>" not in page
+
+
+def test_the_inspector_is_text_in_a_plain_shell(tmp_path: Path) -> None:
+    script = """
+from IPython.core.interactiveshell import InteractiveShell
+ip = InteractiveShell.instance()
+for cell in ("%load_ext xla_notebook", "import torch, torch_xla; x = torch.ones(2).to('xla')",
+             "%%xla_compile --name twice\\ny = x * 2", "%xla_inspect"):
+    ip.run_cell(cell).raise_error()
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "twice" in done.stdout.partition("Graphs")[2]
+    assert "Device buffers" in done.stdout
 
 
 def test_papermill_fails_at_the_cell_that_raises(tmp_path: Path) -> None:
