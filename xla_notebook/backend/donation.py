@@ -99,7 +99,11 @@ class Offers:
         accepted = set()
         if not self._offered:
             return frozenset()
-        sharing = collections.Counter(runtime.handle(a) for a in args if is_on_xla(a))
+        on_xla = [a for a in args if is_on_xla(a)]
+        if on_xla:
+            # Until then, two arguments with one buffer may show two handles.
+            runtime.wait_until_sent(on_xla[0].device)
+        sharing = collections.Counter(runtime.handle(a) for a in on_xla)
         for position in self._offered:
             tensor = args[position]
             if position in self._by_hand and position not in self._updated and not runtime.get_donation(tensor):

@@ -194,6 +194,8 @@ def materialize(tensors: Sequence[torch.Tensor]) -> None:
     lazy = list({tensor_id(t): t for t, waits in zip(tensors, waiting, strict=True) if waits}.values())
     if not lazy:
         return
+    # torch_xla tells graph inputs apart by their handles, here more than once.
+    wait_until_sent(lazy[0].device)
     warm_up(lazy)
     results = run_cached_graph(graph_hash(lazy), graph_inputs(lazy)[1])
     if len(results) == len(lazy):
@@ -227,6 +229,24 @@ def anything_pending(device: torch.device) -> int:
 def wait_for_device() -> None:
     """Wait until all work sent to the devices has ended."""
     _C._xla_wait_device_ops([])
+
+
+# For each device, and whether it is the one of SPMD, a tensor that never has pending work.
+_settled: dict[tuple[str, bool], torch.Tensor] = {}
+
+
+def wait_until_sent(device: torch.device) -> None:
+    """Wait until the device has taken over every run so far: its results then have buffers, computed or not.
+
+    Until then a result's handle is that of a placeholder, and changes at any moment; sharded results have
+    none at all, and asking for it crashes the process (PjRtData::GetHandle, PjRtShardedData::GetHandle). The
+    next run would wait for the same lock. About 10 us. Raises the error of an earlier run that failed.
+    """
+    key = (str(device), is_spmd())
+    if key not in _settled:
+        _settled[key] = uploaded([torch.zeros(1, dtype=torch.uint8)], device)[0]
+    # With nothing to compile, this takes the device's lock and returns (SyncTensorsGraphInternal).
+    _C._xla_warm_up_cache([_settled[key]], [])
 
 
 # --- graphs ----------------------------------------------------------------------------------------

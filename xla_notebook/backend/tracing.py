@@ -10,6 +10,12 @@ and a later call in which they differ would silently compute the wrong thing. Su
 through a buffer of its own, filled with zeros; graphs never contain an argument's value, so only shape
 and dtype matter.
 
+Note [Handles]. Graph inputs are told apart by the handles of their buffers. A result of a run that is only
+being sent to the device has none yet: its handle is that of a placeholder, and changes when the buffer comes.
+If that happened in the middle of a trace, the argument would not be recognised at its end and be kept as
+a constant: all later calls would compute with the first call's value. So the trace waits until every run so
+far was sent (not until it has ended).
+
 Note [Fingerprint]. torch_xla's hash forgets which parameter feeds which operator: ``a*b + c`` and
 ``a*c + b`` can hash alike (pytorch/xla issue 8353), and so can the entries of a persistent cache. The
 wiring of the segment is therefore hashed here and put into the graph as the size of an empty constant,
@@ -102,6 +108,8 @@ def trace(
     # The handle of a result changes when its run ends; in the middle of a trace, an argument would not be known again.
     runtime.wait_for_device()
     with _quiet(device), contextlib.ExitStack() as restoring:
+        # See Note [Handles].
+        runtime.wait_until_sent(device)
         recording = _Recording(segment, literals, device)
         restoring.callback(recording.forget)
         for tensor in tensors:
