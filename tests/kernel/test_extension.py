@@ -15,16 +15,18 @@ def state():
     transformers = [f for f in ip.input_transformers_post if "xla_notebook" in type(f.__self__).__module__]
     import builtins, logging
     filters = logging.getLogger("torch._dynamo.convert_frame").filters
-    return len(ours), sorted(magics), len(transformers), hasattr(builtins, "__xla_notebook__"), len(filters)
+    target = "xla_notebook" in ip.kernel.comm_manager.targets
+    return len(ours), sorted(magics), len(transformers), hasattr(builtins, "__xla_notebook__"), len(filters), target
 """
 LOADED = (
-    2,
-    "xla_buffers xla_clear xla_compile xla_compile xla_events xla_explain xla_graphs xla_warmup".split(),
+    4,
+    "xla_buffers xla_clear xla_compile xla_compile xla_events xla_explain xla_graphs xla_inspect xla_warmup".split(),
     1,
     True,
     1,
+    True,
 )
-UNLOADED = (0, [], 0, False, 0)
+UNLOADED = (0, [], 0, False, 0, False)
 
 
 def test_loading_prints_one_line_and_creates_no_client(bare_kernel: Kernel) -> None:
@@ -75,7 +77,7 @@ def test_a_failing_hook_switches_itself_off_with_one_notice(bare_kernel: Kernel)
         ("--fullgraf", "did you mean --fullgraph?"),
         ("--name", "--name needs a value, as in --name train"),
         ("--donate a,1b", "--donate takes names of variables, and '1b' is not one"),
-        ("x", "no option 'x'; there are --dynamic"),
+        ("x", "no option 'x'; there are --no-run"),
         ("--name 'a", "No closing quotation"),
     ],
 )
@@ -94,9 +96,8 @@ def test_the_magic_below_another_line_says_where_it_belongs(kernel: Kernel) -> N
 
 def test_help_lists_the_options(kernel: Kernel) -> None:
     source = kernel.value("get_ipython().find_cell_magic('xla_compile').__doc__")
-    for option in ("--name", "--warm-up", "--dynamic", "--fullgraph", "--donate", "--quiet"):
+    for option in ("--name", "--warm-up", "--no-run", "--dynamic", "--fullgraph", "--donate", "--quiet"):
         assert option in source
-    assert "--no-run" not in source
 
 
 def test_the_line_after_a_cell_counts_graphs_and_quiet_leaves_it_out(kernel: Kernel) -> None:
