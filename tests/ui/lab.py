@@ -50,8 +50,8 @@ def launch(playwright: Playwright) -> Browser:
 
 
 @contextlib.contextmanager
-def server(directory: Path, app: str = "lab") -> Iterator[str]:
-    """A Jupyter server (`app`: ``lab`` or ``notebook``) with settings of its own; gives its address."""
+def server(directory: Path, app: str = "jupyterlab") -> Iterator[str]:
+    """A Jupyter server (`app`: ``jupyterlab`` or ``notebook``) with settings of its own; gives its address."""
     home, files = directory / "home", directory / "files"
     settings = home / "settings" / "@jupyterlab" / "apputils-extension"
     for made in (files, settings):
@@ -71,7 +71,7 @@ def server(directory: Path, app: str = "lab") -> Iterator[str]:
         "JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces"),
         "PJRT_DEVICE": "CPU",
     }
-    command = [sys.executable, "-m", "jupyter", app, "--no-browser", "--ip=127.0.0.1", f"--port={port}"]
+    command = [sys.executable, "-m", app, "--no-browser", "--ip=127.0.0.1", f"--port={port}"]
     command += [f"--IdentityProvider.token={token}", "--ServerApp.port_retries=0", f"--ServerApp.root_dir={files}"]
     command += [
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
