@@ -203,10 +203,15 @@ def without_elements(target: Any, declared: Any) -> Any:
     results = declared if isinstance(declared, (tuple, list)) else (declared,)
     if not isinstance(target, torch._ops.OpOverload) or target._schema.is_mutable or not results:
         return None
-    if not all(isinstance(r, torch.Tensor) and r.device.type == "xla" and 0 in r.shape for r in results):
+    if not all(isinstance(r, torch.Tensor) and r.device.type == "xla" and _is_empty(r) for r in results):
         return None
     made = [torch.empty(tuple(r.shape), dtype=r.dtype, device=r.device) for r in results]
     return made if isinstance(declared, (tuple, list)) else made[0]
+
+
+def _is_empty(tensor: torch.Tensor) -> bool:
+    # A size that depends on data must not be asked for: whether there are elements is known at the run only.
+    return not _is_symbolic(tensor) and 0 in tensor.shape
 
 
 def _is_scalar(value: Any) -> bool:
