@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,6 +33,8 @@ def lab_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, 
 def lab(browser: Browser, lab_server: tuple[str, Path], request: pytest.FixtureRequest) -> Iterator[Lab]:
     """JupyterLab in a page of its own. Pictures of it, its end among them, are kept in ``build/screenshots``."""
     SHOTS.mkdir(parents=True, exist_ok=True)
+    # What another test chose in the Settings Editor.
+    shutil.rmtree(lab_server[1].parent / "home" / "settings" / "xla-notebook", ignore_errors=True)
     page = browser.new_page(viewport={"width": 1400, "height": 900})
     opened = Lab(page, *lab_server, SHOTS)
     yield opened
