@@ -105,16 +105,14 @@ def is_on_xla(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.device.type == "xla"
 
 
-_PLACE = re.compile(r'File "(.+?)", line (\d+), in (\S+)\n\s*(.*)')
-
-
-_TORCH = os.path.dirname(torch.__file__) + os.sep
-
-
 def spec_of(tensor: torch.Tensor) -> TensorSpec:
     """What observers are told of a tensor."""
     dtype = str(tensor.dtype).removeprefix("torch.")
     return TensorSpec(tuple(int(n) for n in tensor.shape), dtype, tensor.numel() * tensor.element_size())
+
+
+_PLACE = re.compile(r'File "(.+?)", line (\d+), in (\S+)\n\s*(.*)')
+_TORCH = os.path.dirname(torch.__file__) + os.sep
 
 
 def _users_place(node: Node) -> tuple[str, str, str, str] | None:

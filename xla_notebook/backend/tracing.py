@@ -105,8 +105,6 @@ def trace(
         lazy = tuple(i for i, waits in zip(positions, runtime.pending(tensors), strict=True) if waits)
         if lazy:
             rehearsal.materialize([values[i] for i in lazy])
-    # The handle of a result changes when its run ends; in the middle of a trace, an argument would not be known again.
-    runtime.wait_for_device()
     with _quiet(device), contextlib.ExitStack() as restoring:
         # See Note [Handles].
         runtime.wait_until_sent(device)
