@@ -11,11 +11,9 @@ import msgspec
 from xla_notebook.notebook import show
 from xla_notebook.notebook.between import BetweenCells
 from xla_notebook.notebook.feed import Channel, Feed
-from xla_notebook.notebook.report import title
+from xla_notebook.notebook.report import title, titles
 from xla_notebook.protocol import encode, messages
-from xla_notebook.session.analysis import held_by_graphs_only
 from xla_notebook.session.hlo import hlo_diff, op_histogram
-from xla_notebook.session.links import clear_graphs
 from xla_notebook.session.records import GraphRecord
 from xla_notebook.session.settings import SettingError
 from xla_notebook.session.store import Session
@@ -102,11 +100,9 @@ class Desk:
             case messages.GetEvents():
                 return self._rows(request)
             case messages.Clear():
-                found = self._session.buffers(self._session.namespace, self._error())
-                freed = held_by_graphs_only(found.buffers)
-                dropped, _ = clear_graphs()
+                cleared = self._session.clear(self._session.namespace, self._error())
                 self._feed.look_if_watched()
-                return messages.Cleared(request.id, dropped, freed)
+                return messages.Cleared(request.id, cleared.graphs, cleared.freed_nbytes)
             case messages.GetExport():
                 exported = self._session.exported(self._session.namespace, self._error())
                 time = datetime.datetime.fromtimestamp(exported.exported_ns / 1e9).strftime("%Y-%m-%d-%H%M%S")
@@ -123,7 +119,7 @@ class Desk:
 
     def _rows(self, request: messages.GetEvents) -> messages.Rows:
         older = [event for event in self._session.events() if event.seq < request.before]
-        names = {record.graph_id: title(record) for record in self._session.graphs()}
+        names = titles(self._session.graphs())
         return messages.Rows(request.id, tuple(encode.event(event, names) for event in older[-request.count :]))
 
 

@@ -19,7 +19,7 @@ import torch
 
 from xla_notebook.backend.rehearsal import NotReached
 from xla_notebook.notebook.outside import is_users, is_users_file
-from xla_notebook.notebook.sandbox import Unavailable
+from xla_notebook.notebook.sandbox import Unavailable, functions_of
 
 _KNOWN = frozenset(
     "torch torch_xla torchvision torchaudio torchmetrics numpy einops timm transformers safetensors PIL builtins"
@@ -38,6 +38,9 @@ _UNKNOWN = frozenset(
 
 _UNKNOWN_MODULES = ("torch.distributed", "torch.hub", "torch.utils.tensorboard", "torch.profiler", "torch.package")
 
+_OPEN = ("open", "_modified_open")
+"""Python's and IPython's `open`: what it is for is seen when it opens."""
+
 _ANYWHERE = (torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler, torch.utils.data.Dataset)
 """Kinds of object that compute, whichever library they are of."""
 
@@ -46,8 +49,7 @@ Path = tuple[str, ...]
 
 def may_copy(kind: type) -> bool:
     """Whether the objects of a class hold nothing of the world outside, as far as is known."""
-    known = kind.__module__.partition(".")[0] in _KNOWN and not kind.__module__.startswith(_UNKNOWN_MODULES)
-    return known or issubclass(kind, _ANYWHERE) or _is_users_module(kind.__module__)
+    return _is_known(kind.__module__) or issubclass(kind, _ANYWHERE) or _is_users_module(kind.__module__)
 
 
 class Effects:
@@ -87,10 +89,8 @@ class Effects:
         if isinstance(own, types.FunctionType) and is_users(own.__code__):
             self._check_code(own.__code__, own.__globals__)
         elif isinstance(own, type) and _is_users_module(module):
-            for member in vars(own).values():
-                member = getattr(member, "__func__", getattr(member, "fget", member))
-                if isinstance(member, types.FunctionType):
-                    self._check_callable(member, shown)
+            for function in functions_of(own):
+                self._check_callable(function, shown)
         elif isinstance(own, (type, types.FunctionType, types.BuiltinFunctionType)):
             if not (isinstance(own, type) and issubclass(own, _ANYWHERE)):
                 _refuse_unknown(module, own.__qualname__, shown)
@@ -107,15 +107,15 @@ class Effects:
 
 
 def _refuse_unknown(module: str, name: str, shown: str) -> None:
-    full = f"{module}.{name}"
-    known = module.partition(".")[0] in _KNOWN and not module.startswith(_UNKNOWN_MODULES)
-    if _is_users_module(module) or name in (
-        "_modified_open",
-        "open",
-    ):  # IPython's `open`: what it is for is seen when it opens
+    if _is_users_module(module) or name in _OPEN:
         return
-    if not known or full in _UNKNOWN or full.replace(".serialization.", ".") in _UNKNOWN:
+    full = f"{module}.{name}"
+    if not _is_known(module) or full in _UNKNOWN or full.replace(".serialization.", ".") in _UNKNOWN:
         raise NotReached(f"uses {shown}, whose effects are not known")
+
+
+def _is_known(module: str) -> bool:
+    return module.partition(".")[0] in _KNOWN and not module.startswith(_UNKNOWN_MODULES)
 
 
 def _is_users_module(name: str) -> bool:

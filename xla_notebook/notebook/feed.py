@@ -10,16 +10,15 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 
 from xla_notebook.backend import observer
 from xla_notebook.notebook.board import Board
-from xla_notebook.notebook.report import title
+from xla_notebook.notebook.report import title, titles
 from xla_notebook.protocol import encode, messages
-from xla_notebook.session.records import GraphRecord
 from xla_notebook.session.store import Session
 
 PUSH_S = 0.1
@@ -245,7 +244,7 @@ class Feed(observer.Observer):
         if at == channel.sent and other == channel.last:
             return None
         channel.last = other
-        names = _names(self._session.graphs() if changes.events else ())
+        names = titles(self._session.graphs() if changes.events else ())
         return messages.Delta(
             since=channel.sent,
             at=at,
@@ -264,7 +263,7 @@ class Feed(observer.Observer):
     def _snapshot(self, channel: Channel, status: messages.Status) -> messages.Snapshot:
         snapshot = self._session.snapshot(SNAPSHOT_EVENTS)
         channel.last = (status, snapshot.settings)
-        names = _names(snapshot.graphs)
+        names = titles(snapshot.graphs)
         return messages.Snapshot(
             protocol=messages.VERSION,
             at=messages.Position(snapshot.seq, self._board.look),
@@ -277,10 +276,6 @@ class Feed(observer.Observer):
             event_total=self._session.event_count,
             counts=_counts(snapshot.counts),
         )
-
-
-def _names(graphs: Iterable[GraphRecord]) -> dict[int, str]:
-    return {record.graph_id: title(record) for record in graphs}
 
 
 def _counts(counts: Mapping[Any, int]) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ class Hooks:
 
     def __init__(self, ip: InteractiveShell) -> None:
         self._ip = ip
-        self._callbacks: list[tuple[str, Callable[..., None]]] = []
+        self._callbacks = CellCallbacks(ip)
         self._begun = 0
         self._reporting = False
         line = line_for(ip)
@@ -33,11 +34,7 @@ class Hooks:
 
     def install(self) -> None:
         """Register the callbacks."""
-        # Not pre_execute and post_execute: those also fire for every comm message, on another thread.
-        for event, callback in (("pre_run_cell", self._before), ("post_run_cell", self._after)):
-            made = guarded(self._ip, event, callback)
-            self._ip.events.register(event, made)
-            self._callbacks.append((event, made))
+        self._callbacks.register(self._before, self._after)
         if self._progress is not None:
             observer.attach(self._progress)
 
@@ -46,10 +43,7 @@ class Hooks:
         if self._progress is not None:
             observer.detach(self._progress)
             self._progress.end(None)
-        while self._callbacks:
-            event, callback = self._callbacks.pop()
-            if callback in self._ip.events.callbacks[event]:
-                self._ip.events.unregister(event, callback)
+        self._callbacks.remove()
         while self._begun:
             self._begun -= 1
             session.current().end_cell()
@@ -108,7 +102,35 @@ class Hooks:
             print(line)
 
 
-def guarded(ip: InteractiveShell, event: str, callback: Callable[..., None]) -> Callable[..., None]:
+class CellCallbacks:
+    """What one part of us does before and after each cell of a shell."""
+
+    def __init__(self, ip: InteractiveShell) -> None:
+        self._ip = ip
+        self._registered: list[tuple[str, Callable[..., None]]] = []
+
+    def register(self, before: Callable[..., None], after: Callable[..., None]) -> None:
+        """Call `before` and `after` each cell, guarded."""
+        # Not pre_execute and post_execute: those also fire for every comm message, on another thread.
+        for event, callback in (("pre_run_cell", before), ("post_run_cell", after)):
+            made = _guarded(self._ip, event, callback)
+            self._ip.events.register(event, made)
+            self._registered.append((event, made))
+
+    def remove(self) -> None:
+        """Undo `register`."""
+        while self._registered:
+            event, callback = self._registered.pop()
+            if callback in self._ip.events.callbacks[event]:
+                self._ip.events.unregister(event, callback)
+
+
+def last_error() -> BaseException | None:
+    """The last exception that a cell showed: IPython keeps it, and the names of the cell are in its frames."""
+    return getattr(sys, "last_value", None)
+
+
+def _guarded(ip: InteractiveShell, event: str, callback: Callable[..., None]) -> Callable[..., None]:
     """`callback`, which switches itself off with one notice if it fails, and never breaks a cell."""
 
     def call(*args: Any, **kwargs: Any) -> None:

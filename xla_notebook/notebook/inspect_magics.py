@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
@@ -11,11 +10,11 @@ from IPython.display import display
 
 from xla_notebook import session
 from xla_notebook.notebook import graph_text
+from xla_notebook.notebook.hooks import last_error
 from xla_notebook.notebook.report import GraphTable
 from xla_notebook.notebook.tables import buffer_table, event_table
-from xla_notebook.session.analysis import advice, held_by_graphs_only
+from xla_notebook.session.analysis import advice
 from xla_notebook.session.describe import bytes_text, histories
-from xla_notebook.session.links import clear_graphs
 from xla_notebook.session.settings import SettingError, parse
 
 if TYPE_CHECKING:
@@ -96,9 +95,7 @@ class InspectMagics:
           --all     all of them, not only the largest
         """
         options = _options("xla_buffers", line, flags=("--all",))
-        # The names of a cell that failed are in the frames of the last error, which IPython keeps.
-        error = getattr(sys, "last_value", None)
-        ledger = session.current().buffers(self._ip.user_ns, error)
+        ledger = session.current().buffers(self._ip.user_ns, last_error())
         display(buffer_table(ledger, None if "--all" in options else _BUFFERS_SHOWN))
 
     def events(self, line: str) -> None:
@@ -184,12 +181,12 @@ class InspectMagics:
         cache has not kept the executable.
         """
         _options("xla_clear", line)
-        found = session.current().buffers(self._ip.user_ns, getattr(sys, "last_value", None))
-        freed = held_by_graphs_only(found.buffers)
-        count, saved = clear_graphs()
-        print(f"{count} graph{'s' if count != 1 else ''} dropped, {bytes_text(freed)} came free")
-        if saved > freed:
-            print(f"{bytes_text(saved - freed)} more were shared: between graphs, or with names of yours")
+        cleared = session.current().clear(self._ip.user_ns, last_error())
+        plural = "s" if cleared.graphs != 1 else ""
+        print(f"{cleared.graphs} graph{plural} dropped, {bytes_text(cleared.freed_nbytes)} came free")
+        shared = cleared.saved_nbytes - cleared.freed_nbytes
+        if shared > 0:
+            print(f"{bytes_text(shared)} more were shared: between graphs, or with names of yours")
 
     def _watch(self, what: str) -> str:
         """Watch what was typed, and say so."""

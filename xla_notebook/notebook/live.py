@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 import weakref
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from xla_notebook import session
@@ -12,7 +10,7 @@ from xla_notebook.notebook.between import BetweenCells
 from xla_notebook.notebook.comms import Target
 from xla_notebook.notebook.desk import Desk
 from xla_notebook.notebook.feed import Feed
-from xla_notebook.notebook.hooks import guarded
+from xla_notebook.notebook.hooks import CellCallbacks, last_error
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -28,7 +26,7 @@ class Live:
         self._between = BetweenCells()
         self._begun = 0
         self._loading = False
-        self._callbacks: list[tuple[str, Callable[..., None]]] = []
+        self._callbacks = CellCallbacks(ip)
         self.feed = Feed(session.current(), device, last_error)
         self.desk = Desk(session.current(), self.feed, self._between, last_error)
         self.inspectors: weakref.WeakSet[Inspector] = weakref.WeakSet()
@@ -42,19 +40,13 @@ class Live:
         # Most likely a cell is what loads us, and it goes on: its end is the first that is heard of it.
         self._loading = True
         self._between.begin()
-        for event, callback in (("pre_run_cell", self._before), ("post_run_cell", self._after)):
-            made = guarded(self.shell, event, callback)
-            self.shell.events.register(event, made)
-            self._callbacks.append((event, made))
+        self._callbacks.register(self._before, self._after)
         if self._target is not None:
             self._target.register()
 
     def remove(self) -> None:
         """Undo `install`; pages are told."""
-        while self._callbacks:
-            event, callback = self._callbacks.pop()
-            if callback in self.shell.events.callbacks[event]:
-                self.shell.events.unregister(event, callback)
+        self._callbacks.remove()
         self.feed.close()
         if self._target is not None:
             self._target.unregister()
@@ -80,8 +72,3 @@ class Live:
         self.feed.look_if_watched()
         for inspector in self.inspectors:
             inspector.save()
-
-
-def last_error() -> BaseException | None:
-    """The last exception that a cell showed: its frames keep buffers alive."""
-    return getattr(sys, "last_value", None)

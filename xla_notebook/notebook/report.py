@@ -6,17 +6,17 @@ import html
 import io
 import linecache
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from xla_notebook.session import GraphRecord
+from xla_notebook.session.describe import inputs_text
 
 COLUMNS = ("graph", "hash", "cell", "kind", "inputs", "trace", "compile", "runs", "saved")
 _RIGHT = frozenset({"trace", "compile", "runs", "saved"})
-_SHOWN_INPUTS = 4
 _NONE_YET = "No graphs are cached yet: run a %%xla_compile cell."
 
 
@@ -75,7 +75,7 @@ def row(graph: GraphRecord) -> tuple[str, ...]:
         graph.hash[:8],
         _place(graph),
         graph.kind,
-        _inputs(graph),
+        inputs_text(graph),
         duration(graph.trace_ns),
         duration(graph.compile_ns) if graph.compiled else "cached",
         str(graph.runs),
@@ -106,11 +106,9 @@ def _place(graph: GraphRecord) -> str:
     return " ".join(part for part in (cell, line) if part)
 
 
-def _inputs(graph: GraphRecord) -> str:
-    specs = [binding.spec for binding in graph.inputs if binding.kind == "argument"]
-    texts = [f"{spec.dtype}[{','.join(map(str, spec.shape))}]" for spec in specs]
-    more = len(texts) - _SHOWN_INPUTS
-    return " ".join(texts[:_SHOWN_INPUTS]) + (f" and {more} more" if more > 0 else "")
+def titles(graphs: Iterable[GraphRecord]) -> dict[int, str]:
+    """The graphs' titles by graph id."""
+    return {graph.graph_id: title(graph) for graph in graphs}
 
 
 def duration(ns: int) -> str:

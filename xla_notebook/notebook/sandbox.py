@@ -272,10 +272,8 @@ def _codes(value: Any, namespace: Mapping[str, Any], depth: int = 0) -> Iterator
     elif isinstance(value, type):
         for base in value.__mro__:
             if base.__module__ == "__main__":
-                for member in vars(base).values():
-                    member = getattr(member, "__func__", getattr(member, "fget", member))
-                    if isinstance(member, types.FunctionType):
-                        yield from _codes(member, namespace, depth)
+                for function in functions_of(base):
+                    yield from _codes(function, namespace, depth)
     elif isinstance(value, torch.nn.Module):
         for module in value.modules():
             yield from _codes(type(module), namespace, depth)
@@ -286,6 +284,14 @@ def _codes(value: Any, namespace: Mapping[str, Any], depth: int = 0) -> Iterator
         yield from _codes(type(value), namespace, depth)
         for item in vars(value).values() if hasattr(value, "__dict__") and depth < 3 else ():
             yield from _codes(item, namespace, depth + 1)
+
+
+def functions_of(kind: type) -> Iterator[types.FunctionType]:
+    """The functions that a class itself defines, those of its properties and class methods among them."""
+    for member in vars(kind).values():
+        member = getattr(member, "__func__", getattr(member, "fget", member))
+        if isinstance(member, types.FunctionType):
+            yield member
 
 
 def _nested(code: types.CodeType) -> Iterator[types.CodeType]:

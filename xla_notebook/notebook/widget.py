@@ -12,7 +12,8 @@ from xla_notebook import session
 from xla_notebook.notebook import extension, show
 from xla_notebook.notebook.comms import make_live
 from xla_notebook.notebook.feed import Channel
-from xla_notebook.notebook.live import Live, last_error
+from xla_notebook.notebook.hooks import last_error
+from xla_notebook.notebook.live import Live
 from xla_notebook.protocol.messages import Closed
 from xla_notebook.session.export import Export
 

@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from xla_notebook import session
 from xla_notebook.backend.observer import TensorSpec
 from xla_notebook.protocol import messages
+from xla_notebook.session.analysis import alias_map
 from xla_notebook.session.buffers import BufferRecord
-from xla_notebook.session.describe import event_text, place_text
+from xla_notebook.session.describe import event_text, inputs_text, place_text
 from xla_notebook.session.records import GraphRecord
-
-_SHOWN_INPUTS = 4
 
 
 def cell(ref: session.CellRef | None) -> messages.Cell | None:
@@ -44,7 +43,7 @@ def graph(record: GraphRecord, name: Callable[[GraphRecord], str]) -> messages.G
         hash=record.hash,
         place=place(record.cell, record.source),
         cell=cell(record.cell),
-        inputs=_inputs(record),
+        inputs=inputs_text(record),
         input_count=len(record.inputs),
         output_count=len(record.outputs),
         causes=tuple(messages.Cause(cause.what, cause.fix, cause.guard) for cause in record.causes),
@@ -66,20 +65,13 @@ def graph(record: GraphRecord, name: Callable[[GraphRecord], str]) -> messages.G
 
 def details(request_id: int, record: GraphRecord, name: Callable[[GraphRecord], str]) -> messages.Details:
     """A graph whole: what is too long for a row, with it."""
-    positions = {
-        binding.index: position
-        for position, binding in enumerate(record.inputs)
-        if binding.kind in ("argument", "attribute")
-    }
     return messages.Details(
         id=request_id,
         graph=graph(record, name),
         inputs=tuple(messages.Input(bound.name, bound.kind, tensor(bound.spec)) for bound in record.inputs),
         outputs=tuple(tensor(spec) for spec in record.outputs),
         aliases=tuple(
-            messages.Alias(positions[source], output, source in record.donated_inputs)
-            for source, output in record.mutations
-            if source in positions
+            messages.Alias(record.inputs.index(source), output, reused) for source, output, reused in alias_map(record)
         ),
         host_ops=tuple(messages.HostOp(op.target, op.why, op.source) for op in record.host_ops),
     )
@@ -130,10 +122,3 @@ def event(happened: session.Event, names: Mapping[int, str]) -> messages.EventRo
 def settings(values: Mapping[str, session.SettingValue]) -> messages.Settings:
     """All settings."""
     return messages.Settings(**values)  # type: ignore[arg-type]  # validated when they were set
-
-
-def _inputs(record: GraphRecord) -> str:
-    """The first arguments' dtypes and shapes: ``float32[16,8] float32[16]``."""
-    specs = [bound.spec for bound in record.inputs if bound.kind == "argument"]
-    more = len(specs) - _SHOWN_INPUTS
-    return " ".join(map(str, specs[:_SHOWN_INPUTS])) + (f" and {more} more" if more > 0 else "")

@@ -73,7 +73,7 @@ class Input(_Value):
 
 
 class Alias(_Value):
-    """The output at position `output` is the new value of the input at `input`; `reused`: in the same memory."""
+    """The output at position `output` is the new value of the input at `input`, or (`reused`) has its memory."""
 
     input: int
     output: int

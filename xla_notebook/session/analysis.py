@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
+from xla_notebook.backend.observer import Binding
 from xla_notebook.session.buffers import BufferRecord, OwnerKind
 from xla_notebook.session.causes import shape_text, user_name
 from xla_notebook.session.records import GraphRecord
@@ -64,7 +65,12 @@ def held_by_graphs_only(buffers: Iterable[BufferRecord]) -> int:
 
 
 def aliases(graph: GraphRecord) -> list[tuple[str, int, bool]]:
-    """The graph's input-to-output alias map: (input name, output number, whether the memory is reused too).
+    """The graph's alias map with the inputs' names: (name, output number, whether the memory is reused too)."""
+    return [(binding.name, output, reused) for binding, output, reused in alias_map(graph)]
+
+
+def alias_map(graph: GraphRecord) -> list[tuple[Binding, int, bool]]:
+    """The graph's input-to-output alias map: (input, output number, whether the memory is reused too).
 
     An output is the new value of an input that the function changes in place, or has the memory of one that
     was donated. Before the first run of a graph that donates, its donated inputs are expected to give theirs.
@@ -74,8 +80,8 @@ def aliases(graph: GraphRecord) -> list[tuple[str, int, bool]]:
     if taken is not None:
         found = {pair: taken.get(pair[0]) == pair[1] for pair in found}
         found |= {(source, output): True for source, output in taken.items() if output is not None}
-    named = ((graph.argument(source), output, reused) for (source, output), reused in found.items())
-    return [(binding.name, output, reused) for binding, output, reused in named if binding is not None]
+    bound = ((graph.argument(source), output, reused) for (source, output), reused in found.items())
+    return [(binding, output, reused) for binding, output, reused in bound if binding is not None]
 
 
 def _donations(graphs: Iterable[GraphRecord], buffers: Iterable[BufferRecord]) -> Iterable[Advice]:

@@ -29,6 +29,8 @@ from xla_notebook.session.events import (
 )
 from xla_notebook.session.records import GraphRecord
 
+SHOWN_INPUTS = 4
+
 
 def bytes_text(nbytes: int) -> str:
     """``512 B``, ``1.5 KiB``, ``64 MiB``: in a fitting unit, with three digits at most."""
@@ -57,6 +59,13 @@ def place_text(cell: CellRef | None, source: Source | None) -> str:
         file = source.filename.replace("\\", "/").rpartition("/")[2]
         return file if source.line is None else f"{file}:{source.line}"
     return f"cell {cell.execution_count}" if cell is not None else ""
+
+
+def inputs_text(graph: GraphRecord) -> str:
+    """The first arguments' dtypes and shapes: ``float32[16,8] float32[16] and 3 more``."""
+    specs = [binding.spec for binding in graph.inputs if binding.kind == "argument"]
+    more = len(specs) - SHOWN_INPUTS
+    return " ".join(map(str, specs[:SHOWN_INPUTS])) + (f" and {more} more" if more > 0 else "")
 
 
 def event_text(event: Event, names: Mapping[int, str]) -> str:

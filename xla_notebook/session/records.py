@@ -265,5 +265,14 @@ class Changes:
         return to_dict(self)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cleared:
+    """How many graphs were dropped, the bytes of their saved buffers, and those that nothing else keeps."""
+
+    graphs: int
+    saved_nbytes: int
+    freed_nbytes: int
+
+
 def _graphs(count: int) -> str:
     return f"{count} graph{'s' if count != 1 else ''}"

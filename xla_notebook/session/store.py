@@ -17,14 +17,23 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from xla_notebook.backend import observer
 from xla_notebook.backend.observer import Barrier, GraphTraced, Report
 from xla_notebook.session import export
+from xla_notebook.session.analysis import held_by_graphs_only
 from xla_notebook.session.buffers import Ledger
 from xla_notebook.session.cost import Cost, cost
 from xla_notebook.session.events import CellRef, Donation, Event, SettingValue
 from xla_notebook.session.export import Export
 from xla_notebook.session.freeze import FrozenError, FrozenWarning
-from xla_notebook.session.links import BarrierWatch, BufferLooks, DynamoGuards, ReadWatch, backend_graphs, see_barriers
+from xla_notebook.session.links import (
+    BarrierWatch,
+    BufferLooks,
+    DynamoGuards,
+    ReadWatch,
+    backend_graphs,
+    clear_graphs,
+    see_barriers,
+)
 from xla_notebook.session.recorder import Recorder
-from xla_notebook.session.records import CellSummary, Changes, GraphRecord, LiveGraph, RunningCell, Snapshot
+from xla_notebook.session.records import CellSummary, Changes, Cleared, GraphRecord, LiveGraph, RunningCell, Snapshot
 from xla_notebook.session.settings import Freeze, Settings
 
 # A hundred thousand events of a few hundred bytes each keep well under the budget of 64 MB.
@@ -262,6 +271,15 @@ class Session(observer.Observer):
     def exported(self, namespace: Mapping[str, object] | None = None, error: BaseException | None = None) -> Export:
         """What `export` writes, as a value."""
         return Export.of(self.snapshot(), self.buffers(namespace or {}, error), self._now_ns())
+
+    def clear(self, namespace: Mapping[str, object], error: BaseException | None = None) -> Cleared:
+        """Drop all cached graphs with their saved buffers. Call it where `buffers` may be called.
+
+        `namespace` and `error` are what else may keep those buffers (see `buffers`).
+        """
+        freed_nbytes = held_by_graphs_only(self.buffers(namespace, error).buffers)
+        graphs, saved_nbytes = clear_graphs()
+        return Cleared(graphs, saved_nbytes, freed_nbytes)
 
     # ---- settings
 

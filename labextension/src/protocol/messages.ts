@@ -227,7 +227,7 @@ export interface Tensor {
   nbytes: number;
 }
 /**
- * The output at position `output` is the new value of the input at `input`; `reused`: in the same memory.
+ * The output at position `output` is the new value of the input at `input`, or (`reused`) has its memory.
  */
 export interface Alias {
   input: number;
