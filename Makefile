@@ -11,7 +11,7 @@ UPSTREAM ?=
 VENV_PYTHON = .venv/bin/python
 # npm's scripts look for jupyter-builder on PATH.
 WITH_VENV = PATH="$$PWD/.venv/bin:$$PATH"
-LAB_SOURCES = $(wildcard labextension/src/*.ts labextension/src/*/*.ts* labextension/style/* \
+LAB_SOURCES = $(wildcard labextension/src/*.ts labextension/src/*/*.ts* labextension/src/*/*/*.ts* labextension/style/* \
 	labextension/style/*/* labextension/schema/*.json labextension/*.mjs) \
 	labextension/tsconfig.json labextension/install.json
 LAB_BUILT = xla_notebook/labextension/package.json

@@ -2,7 +2,7 @@
 
 10,000 buffers, 1,000 graphs and 100,000 events, updated 10 times a second, each panel still and while it is scrolled.
 A frame is in time if it comes at most 16.7 ms (a tick of 60 Hz) after the one
-before. Needs Playwright for Python (``pip install playwright``) and a Chromium, neither of which the package needs.
+before. Needs Chromium, like the tests of the page, and uses their helpers.
 """
 
 from __future__ import annotations
@@ -10,21 +10,18 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
-FLAGS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-dev-shm-usage",
-)
+from playwright.sync_api import Browser, sync_playwright
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from ui.lab import launch  # noqa: E402  (found through the line above)
+
 PAGE = Path("build/demo.html")
 PANELS = ("graphs", "buffers", "events")
 SECONDS = 6
@@ -58,19 +55,14 @@ async ([seconds, scroll]) => {
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.page", description=__doc__)
-    parser.add_argument("--chromium", default=shutil.which("chromium"), help="the browser; default: chromium on PATH")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to a file")
     options = parser.parse_args()
-    try:
-        from playwright.sync_api import sync_playwright
-    except ModuleNotFoundError:
-        parser.error("this needs Playwright: pip install playwright")
     subprocess.run(["node", "labextension/build-demo.mjs"], check=True)
     rows: list[dict[str, Any]] = []
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     print(f"{'panel':10}{'scrolled':10}{'paint ms':>10}{'frames':>8}{'<= 16.7 ms':>12}{'p95 ms':>8}{'max ms':>8}")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=options.chromium, args=list(FLAGS))
+        browser = launch(playwright)
         for panel in PANELS:
             for scrolled in (False, True):
                 row = _measure(browser, panel, scrolled)
@@ -85,7 +77,7 @@ def main() -> None:
         options.json.write_text(json.dumps(rows, indent=1))
 
 
-def _measure(browser: Any, panel: str, scrolled: bool) -> dict[str, Any]:
+def _measure(browser: Browser, panel: str, scrolled: bool) -> dict[str, Any]:
     page = browser.new_page(viewport={"width": 1200, "height": 700})
     page.goto(f"{PAGE.resolve().as_uri()}?scene=large&panel={panel}")
     page.wait_for_function("page.firstPaintMs !== null")

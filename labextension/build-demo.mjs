@@ -1,16 +1,9 @@
 // Bundles test/demo.ts into one page, build/demo.html: open it in a browser, with ?scene=empty or ?panel=buffers.
-import { build } from 'esbuild';
 import { mkdir, writeFile } from 'node:fs/promises';
+import { bundle } from './bundle.mjs';
 
-const { outputFiles } = await build({
-  entryPoints: ['labextension/test/demo.ts'],
-  bundle: true,
-  write: false,
-  minify: true,
-  target: 'es2020',
-  jsx: 'automatic',
-  jsxImportSource: 'preact',
-  loader: { '.css': 'text' }
+const { outputFiles } = await bundle('labextension/test/demo.ts', {
+  write: false
 });
 const script = outputFiles[0].text.replaceAll('</script', '<\\/script');
 await mkdir('build', { recursive: true });

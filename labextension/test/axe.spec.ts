@@ -3,7 +3,7 @@ import { expect, it } from 'vitest';
 import { details, graph, hazardous, hloText, snapshot } from './facts';
 import { Page } from './mounted';
 
-// Colours need a layout: they are checked in a real browser (see benchmarks/page.py).
+// Colours need a layout: they are checked in a real browser (see tests/ui).
 const OPTIONS: axe.RunOptions = {
   rules: { 'color-contrast': { enabled: false }, region: { enabled: false } }
 };
