@@ -67,6 +67,14 @@ class BarrierWatch:
         return self._watch.before(namespace, graphs)
 
 
+def _choose_device_first() -> None:
+    """torch_xla reads the choice when it is loaded. Looking for accelerators takes milliseconds."""
+    if "torch_xla" not in sys.modules:
+        from xla_notebook.backend.device import choose_device
+
+        choose_device()
+
+
 def see_barriers(load: bool = False) -> None:
     """Have step barriers reported from now on, also where nothing was compiled yet.
 
@@ -74,9 +82,7 @@ def see_barriers(load: bool = False) -> None:
     """
     if not load and "torch_xla" not in sys.modules:
         return
-    from xla_notebook.backend.device import choose_device
-
-    choose_device()  # torch_xla reads the choice when it is loaded
+    _choose_device_first()
     from xla_notebook.backend import barriers
 
     barriers.install()
@@ -92,9 +98,7 @@ class ReadWatch:
         """Watch (or no longer watch) which reads of pending tensors force XLA to execute."""
         if on == self._on:
             return
-        from xla_notebook.backend.device import choose_device
-
-        choose_device()  # torch_xla reads the choice when it is loaded
+        _choose_device_first()
         from xla_notebook.session import reads
 
         switch = reads.watch if on else reads.unwatch
