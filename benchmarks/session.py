@@ -75,6 +75,9 @@ def _opened(session: Session, function: Callable[[], float]) -> float:
     channel = Channel(send)
     channel.prompt = True
     feed.open(channel, 1, True)
+    while channel.sent is None:  # the snapshot is sent once, not in each step
+        time.sleep(0.01)
+    feed.look()  # as when a page is opened
     try:
         return function()
     finally:
