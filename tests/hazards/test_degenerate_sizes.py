@@ -27,6 +27,7 @@ OF_A_SCALAR: dict[str, Callable[[Tensor], Any]] = {
     "index_fill": lambda x: x.index_fill(0, torch.tensor([0], device=x.device), x.new_tensor(2.0)),
     "unsqueeze": lambda x: (x + 1).unsqueeze(-1),
     "count_nonzero": lambda x: x.count_nonzero(0),
+    "permute": lambda x: (x + 1).permute(()) * 2,
 }
 
 OF_NOTHING: dict[str, Callable[[Tensor], Any]] = {

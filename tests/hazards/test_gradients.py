@@ -295,13 +295,8 @@ MODULES.update(
 
 
 # Why these are wrong, or refused.
-_FAKE = "torch_xla's autograd kernel does not take fake tensors"
 WRONG = {
     "MultiLabelMargin-loss": "refused: AOTAutograd's multilabel_margin_loss is wrong on XLA",
-    "MaxPool2d-dilated": _FAKE,
-    "MaxPool3d": _FAKE,
-    "slogdet": "torch_xla's slogdet gives no LU",
-    "affine-grid": _FAKE,
 }
 
 
@@ -476,6 +471,31 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], Inputs]] = {
             x.unfold(1, 2, 1),
             x.as_strided((2, 2), (1, 2)),
         ),
+        lambda: [values(3, 4)],
+    ),
+    "windows": (
+        # Computed with: a window of an argument that is returned as it is comes from torch_xla's own operator.
+        lambda x: (
+            x.as_strided((3,), (1,)) + 1,
+            x.as_strided((2, 2), (4, 1), 1) + 1,  # with gaps
+            x.as_strided((5, 3), (1, 1)) + 1,  # overlapping
+            x.t().as_strided((4,), (1,)) + 1,
+            x[1:].as_strided((4,), (1,)) + 1,
+            torch.as_strided_scatter(x, x[0, :2] * 2, (2,), (5,), 1),
+        ),
+        lambda: [values(3, 4)],
+    ),
+    "in-place-shapes": (
+        lambda x: (
+            (x + 1).squeeze_(),
+            (x + 2).unsqueeze_(0),
+            (x + 3).transpose_(0, 1),
+            (x[0] + 4).t_().swapaxes_(0, 1),
+        ),
+        lambda: [values(3, 1, 4)],
+    ),
+    "quantiles": (
+        lambda x: (x.quantile(0.3), x.quantile(0.5, dim=1, keepdim=True), x.nanquantile(0.7, dim=0)),
         lambda: [values(3, 4)],
     ),
     "joins": (

@@ -367,6 +367,30 @@ def test_overlapping_views_that_are_only_read(dynamic: bool | None) -> None:
     same_as_eager(lambda x, a, b, c: (a + b, c * x[0], b.sum()), arguments, dynamic=dynamic)
 
 
+@pytest.mark.parametrize(
+    "window",
+    [((2, 2), (4, 1), 1), ((3,), (1,), 0), ((4,), (3,), 2), ((2, 2), (1, 6), 0), ((1,), (1,), 11), ((), (), 5)],
+    ids=["with gaps", "row", "column", "transposed", "last", "one"],
+)
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_updates_through_a_window_of_memory(window: tuple[Any, ...], dynamic: bool) -> None:
+    def function(x: Tensor) -> tuple[Tensor, Tensor]:
+        y = x * 2
+        y.as_strided(*window).mul_(10)
+        y.t().as_strided(*window).add_(1)
+        x.as_strided(*window).fill_(7)
+        return y, y.as_strided(*window).sum()
+
+    same_as_eager(function, lambda call, device: [values(4, 3, seed=call, device=device)], dynamic=dynamic)
+
+
+def test_a_window_that_reaches_outside_of_a_view_is_refused() -> None:
+    x = values(4, 3, device=XLA)
+    with pytest.raises(Exception, match=r"as_strided\(\[3\], \[1\], 0\) of a view .* reaches outside of it"):
+        compiled(lambda x: (x * 2)[1:].as_strided((3,), (1,), 0) + 1)(x)
+    assert_same(values(4, 3), x.cpu())
+
+
 # Pending work ----------------------------------------------------------------------------------------
 
 

@@ -20,6 +20,7 @@ from torch._higher_order_ops.auto_functionalize import (
 )
 from torch._prims.rng_prims import run_and_save_rng_state, run_with_rng_state
 from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND, elementwise_dtypes
+from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.utils._pytree import tree_map
 
 from xla_notebook.backend import runtime
@@ -59,7 +60,66 @@ def _count_nonzero(input: torch.Tensor, dim: Any = None) -> torch.Tensor:
     return (input != 0).sum(dim=dim)
 
 
+def _slogdet(matrix: torch.Tensor) -> Any:
+    """torch_xla's kernel gives no LU factors, which the gradient needs (of ``logdet``, too)."""
+    if not torch.is_grad_enabled():
+        return NotImplemented
+    # Of the transpose where PyTorch's own kernel takes that, because the gradient's formula counts on it.
+    transposed = matrix.is_contiguous() and not matrix.is_complex()
+    factors, pivots, _ = torch.linalg.lu_factor_ex(matrix.mT if transposed else matrix)
+    diagonal = factors.diagonal(dim1=-2, dim2=-1)
+    swaps = (pivots != torch.arange(1, matrix.shape[-1] + 1, device=matrix.device)).sum(-1)
+    return diagonal.sgn().prod(-1) * (1 - 2 * (swaps % 2)), diagonal.abs().log().sum(-1), factors, pivots
+
+
+# `as_strided` and its like. torch_xla's kernels take every window whose smallest stride is 1 for one without gaps:
+# ``x.as_strided((2, 2), (4, 1))`` has the wrong gradient, and written to through it, `x` gets the wrong values. A
+# slice's place in the memory of its base they do not know.
+
+
+def _memory_and_window(
+    input: torch.Tensor, size: list[int], stride: list[int], offset: int | None
+) -> tuple[torch.Tensor, list[int], torch.Tensor]:
+    """A tensor's elements as they lie in memory, its dimensions from the outermost to the innermost there, and the
+    place in that memory of each element of the window, int64[*size]."""
+    order = sorted(range(input.dim()), key=lambda d: (input.stride(d), input.size(d)), reverse=True)
+    inside = input.permute(order)
+    first = 0 if offset is None else offset - input.storage_offset()
+    last = first + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
+    if not inside.is_contiguous() or first < 0 or last >= input.numel():
+        raise NotImplementedError(
+            f"as_strided({size}, {stride}, {offset}) of a view (shape {list(input.shape)}, strides "
+            f"{list(input.stride())}, offset {input.storage_offset()}) reaches outside of it, and an XLA tensor has no "
+            "memory around it; call as_strided on the tensor that the view was taken from, or index it"
+        )
+    window: Any = torch.zeros(size, dtype=torch.int64, device=input.device) + first
+    for d, (n, step) in enumerate(zip(size, stride, strict=True)):
+        window = window + (torch.arange(n, device=input.device) * step).reshape(-1, *[1] * (len(size) - d - 1))
+    return inside.reshape(-1), order, window
+
+
+def _as_strided(input: torch.Tensor, size: list[int], stride: list[int], offset: int | None = None) -> Any:
+    if 0 in size:
+        return NotImplemented
+    memory, _, window = _memory_and_window(input, size, stride, offset)
+    return torch.ops.aten.index(memory, [window])  # a 0-dim `memory[window]` would read its value
+
+
+def _as_strided_scatter(
+    input: torch.Tensor, src: torch.Tensor, size: list[int], stride: list[int], offset: int | None = None
+) -> Any:
+    if 0 in size:
+        return NotImplemented
+    memory, order, window = _memory_and_window(input, size, stride, offset)
+    written = memory.index_put([window], src.to(input.dtype)).reshape([input.size(d) for d in order])
+    return written.permute([order.index(d) for d in range(input.dim())])
+
+
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
+    torch.ops.aten._linalg_slogdet.default: _slogdet,
+    torch.ops.aten.as_strided.default: _as_strided,
+    torch.ops.aten.as_strided_copy.default: _as_strided,
+    torch.ops.aten.as_strided_scatter.default: _as_strided_scatter,
     torch.ops.aten.native_dropout.default: _dropout,
     torch.ops.aten.native_dropout_backward.default: _dropout_backward,
     # torch_xla's kernel takes the input for the result, which is right only where the two agree in sign.
@@ -183,7 +243,8 @@ def with_a_dimension(target: Any, args: Any) -> Any:
     if not isinstance(target, torch._ops.OpOverload) or not args or not _is_scalar(args[0]):
         return args
     names = [argument.name for argument in target._schema.arguments]
-    if not {"dim", "dims"}.intersection(names):
+    along = [value for value, name in zip(args, names, strict=False) if name in ("dim", "dims")]
+    if not {"dim", "dims"}.intersection(names) or along == [[]]:
         return args
     # A `value` is one for all elements, not one for each.
     return tuple(a.reshape(1) if _is_scalar(a) and name != "value" else a for a, name in zip(args, names, strict=False))
@@ -241,7 +302,8 @@ def _group_norm(input: torch.Tensor, *args: Any) -> Any:
 
 # Composite operators with an XLA kernel but no autograd kernel beside it. The dispatcher then takes them for
 # not differentiable, and AOTAutograd silently gives no gradient (``x.std(1)``, ``F.kl_div``, ``F.selu``,
-# ``torch.inverse``). Traced through their composition they have one.
+# ``torch.inverse``). Traced through their composition they have one. So do poolings, whose autograd kernels in
+# torch_xla want device tensors (``nn.MaxPool3d``, a dilated ``nn.MaxPool2d``).
 
 
 def _lose_their_gradient() -> list[torch._ops.OpOverload]:
@@ -271,18 +333,30 @@ def refuse_what_is_wrong(module: torch.fx.GraphModule) -> None:
             )
 
 
+# In-place operators that change a shape (``x.squeeze_()``, ``x.t_()``, inside ``torch.quantile`` too). PyTorch traces
+# them by giving the wrapper of a traced tensor its new shape, for which torch_xla's kernel wants a device tensor
+# ("Expected XLA tensor").
+
+
+def _as_strided_in_place(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    traced = isinstance(self, FunctionalTensor)
+    key = DispatchKey.CompositeExplicitAutogradNonFunctional if traced else DispatchKey.XLA
+    return torch.ops.aten.as_strided_.default._op_dk(key, self, *args, **kwargs)
+
+
 # Overloads that write into arguments of theirs.
 _WRITES_OUT = ("out", "U", "Q")
 
 
 def install() -> None:
     """Let tracing find the kernels above. Calling it again changes nothing."""
-    for operator in _lose_their_gradient():
-        if DispatchKey.AutogradXLA not in operator.py_kernels:
-            operator.py_impl(DispatchKey.AutogradXLA)(operator.decompose)
-    for operator, kernel in (
-        (torch.ops.aten.native_layer_norm.default, _layer_norm),
-        (torch.ops.aten.native_group_norm.default, _group_norm),
-    ):
-        if DispatchKey.AutogradXLA not in operator.py_kernels:
-            operator.py_impl(DispatchKey.AutogradXLA)(kernel)
+    composed = (*_lose_their_gradient(), torch.ops.aten.max_pool2d.default, torch.ops.aten.max_pool3d.default)
+    kernels: tuple[tuple[torch._ops.OpOverload, DispatchKey, Callable[..., Any]], ...] = (
+        *((operator, DispatchKey.AutogradXLA, operator.decompose) for operator in composed),
+        (torch.ops.aten.native_layer_norm.default, DispatchKey.AutogradXLA, _layer_norm),
+        (torch.ops.aten.native_group_norm.default, DispatchKey.AutogradXLA, _group_norm),
+        (torch.ops.aten.as_strided_.default, DispatchKey.XLA, _as_strided_in_place),
+    )
+    for operator, key, kernel in kernels:
+        if key not in operator.py_kernels:
+            operator.py_impl(key)(kernel)

@@ -30,6 +30,7 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
+import operator
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -252,6 +253,9 @@ class _Recording:
                 break
             if widened is not args:
                 env[node] = of_shape(env[node], node.meta["val"])
+            if env[node] is None and isinstance(node.meta.get("val"), torch.Tensor):
+                made_by = node.all_input_nodes[0] if node.target is operator.getitem else node
+                raise NotImplementedError(f"torch_xla's {made_by.target} gives no tensor for {node}, PyTorch's does")
             if is_on_xla(env[node]):
                 env[node] = _as_declared(env[node], node)
             now = runtime.host_reads()
