@@ -43,18 +43,30 @@ def test_two_cells_with_the_same_text_share_their_graphs(kernel: Kernel) -> None
     assert kernel.value("counts()")[1] == before
 
 
-def test_what_an_edited_cell_had_compiled_is_dropped(kernel: Kernel) -> None:
-    live = "[g.state for g in __import__('xla_notebook.session').session.current().graphs() if g.function == 'edited']"
+EDITED = {
+    "one graph": "return t * {version} + 1",
+    # The second graph is compiled while the first one's code runs.
+    "a graph break": "u = t * {version} + 1\n    print('between')\n    return u * 2",
+}
+
+
+@pytest.mark.parametrize("kind", EDITED)
+def test_what_an_edited_cell_had_compiled_is_dropped(kernel: Kernel, kind: str) -> None:
+    known = kernel.value("len(__import__('xla_notebook.session').session.current().graphs())")
+    live = f"[g.state for g in __import__('xla_notebook.session').session.current().graphs()[{known}:]]"
+    kernel.check("names = set(globals())")
     for version in range(12):
-        cell = f"%%xla_compile --name edited\ndef edited(t):\n    return t * {version} + 1\nout = edited(x)"
-        shown = kernel.run(cell, cell_id="edited")
+        body = EDITED[kind].format(version=version)
+        shown = kernel.run(f"%%xla_compile\ndef edited(t):\n    {body}\nout = edited(x)", cell_id="edited")
         assert shown.error is None, shown.traceback
         assert shown.stderr == ""
     # Twice: the first round finds the cells, and lets go of their graphs for the second.
     kernel.check("import gc\ngc.collect()\ngc.collect();")
     states = kernel.value(live)
-    assert len(states) == 12
-    assert [state for state in states if state != "dropped"] == states[-1:]
+    graphs = 1 + EDITED[kind].count("print")
+    assert states == ["dropped"] * 11 * graphs + ["warm"] * graphs
+    left = "len([n for n in set(globals()) - names if n.startswith('__compiled_fn')])"
+    assert kernel.value(left) == graphs
 
 
 def test_a_function_redefined_by_another_cell_is_the_one_that_is_called(kernel: Kernel) -> None:

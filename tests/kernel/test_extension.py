@@ -16,17 +16,18 @@ def state():
     import builtins, logging
     filters = logging.getLogger("torch._dynamo.convert_frame").filters
     target = "xla_notebook" in ip.kernel.comm_manager.targets
-    return len(ours), sorted(magics), len(transformers), hasattr(builtins, "__xla_notebook__"), len(filters), target
+    runtime = hasattr(builtins, "__xla_notebook__"), "reset" in vars(ip)
+    return len(ours), sorted(magics), len(transformers), runtime, len(filters), target
 """
 LOADED = (
     4,
     "xla_buffers xla_clear xla_compile xla_compile xla_events xla_explain xla_graphs xla_inspect xla_warmup".split(),
     1,
-    True,
+    (True, True),
     1,
     True,
 )
-UNLOADED = (0, [], 0, False, 0, False)
+UNLOADED = (0, [], 0, (False, False), 0, False)
 
 
 def test_loading_prints_one_line_and_creates_no_client(bare_kernel: Kernel) -> None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.displayhook import DisplayHook
 
-from xla_notebook.notebook import blocks, compiled, frames
+from xla_notebook.notebook import blocks, compiled, frames, leases
 from xla_notebook.notebook.blocks import Source
 from xla_notebook.notebook.compiled import Options
 from xla_notebook.notebook.leases import Lease
@@ -259,17 +259,30 @@ class Cells:
         self._by_cell_id: dict[str, tuple[str, Options, str]] = {}
 
     def install(self) -> None:
-        """Make the runtime reachable for transformed cells."""
+        """Make the runtime reachable for transformed cells, and follow the namespace's end."""
         setattr(builtins, blocks.RUNTIME, self.runtime)
+        vars(self._ip)["reset"] = self._reset
 
     def remove(self) -> None:
         """Undo `install` and forget all cells."""
         if getattr(builtins, blocks.RUNTIME, None) is self.runtime:
             delattr(builtins, blocks.RUNTIME)
+        if vars(self._ip).get("reset") == self._reset:
+            del vars(self._ip)["reset"]
         self._ip.user_ns.pop(_MARK, None)
         self._ip.user_ns_hidden.pop(_MARK, None)
         self._kept.clear()
         self._by_cell_id.clear()
+
+    def _reset(self, *args: Any, **kwargs: Any) -> None:
+        """IPython's `reset`, which empties the namespace for ``%reset`` and at exit.
+
+        Dynamo keeps names there, and prints an error for each that is gone when it wants to delete it.
+        """
+        self._kept.clear()
+        self._by_cell_id.clear()
+        leases.forget_everything()
+        type(self._ip).reset(self._ip, *args, **kwargs)
 
     def get(self, text: str, magic_line: str, options: Options, cell_id: str | None, count: int) -> Cell:
         """The cell with this text and options; made anew unless it ran before. Raises `SyntaxError`.
