@@ -231,6 +231,37 @@ def test_an_interrupt_leaves_everything_as_it_was(kernel: Kernel) -> None:
     assert run(kernel, "y = x.tan()") == 1
 
 
-def test_the_option_is_refused_where_it_cannot_hold(kernel: Kernel) -> None:
-    shown = kernel.run("%%xla_compile --no-run\nimport asyncio\nawait asyncio.sleep(0)")
-    assert "--no-run cannot rehearse a cell with a top-level await" in shown.stderr + shown.stdout + shown.traceback
+def test_what_is_refused_is_refused_each_time(kernel: Kernel) -> None:
+    kernel.check("import time\ndef ping(n):\n    return pong(n)\ndef pong(n):\n    ping\n    time.sleep(n)")
+    said = rehearse(kernel, "time.sleep(0.1)\ntime.sleep(0.1)\nping(0.1)\npong(0.1)\ny = x + 1")
+    assert [f"line {line} (" in said for line in (2, 3, 4)] == [True] * 3
+    assert said.endswith("and 1 more\n")
+
+
+AWAITS = """async for xb, yb in batches():
+    optimizer.zero_grad()
+    xb, yb = await moved(xb), await moved(yb)
+    loss = loss_fn(model(xb), yb)
+    loss.backward()
+    optimizer.step()
+loss.item()"""
+
+
+def test_a_cell_that_awaits(kernel: Kernel) -> None:
+    kernel.check(
+        "async def batches():\n    for batch in data:\n        yield batch\nasync def moved(t):\n    return t.to(dev)"
+    )
+    assert rehearse(kernel, AWAITS).endswith("s without running\n")
+    assert run(kernel, AWAITS) == 0
+
+
+def test_what_comes_from_outside_of_the_cell_is_not_awaited(kernel: Kernel) -> None:
+    kernel.check("import asyncio\nfuture = asyncio.get_running_loop().create_future()")
+    kernel.check("class Ready:\n    def __await__(self):\n        yield\n        return 1")
+    body = "y = x.sin() + 1\nn = await Ready()\nm = await future\nz = y.cos()\nw = (z * n).sum()"
+    said = rehearse(kernel, body)
+    assert "line 3 (`n = await Ready()` waits for something outside of the cell)" in said
+    assert "line 4 (`m = await future` a Future cannot be copied" in said
+    assert "line 6 (`w = (z * n).sum()` needs n of line 3)" in said
+    kernel.check("future.set_result(2)")
+    assert run(kernel, body) == 1

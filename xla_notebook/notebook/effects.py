@@ -56,7 +56,8 @@ class Effects:
     """Judges code by what it names. Looks at each function and class once."""
 
     def __init__(self) -> None:
-        self._looked_at: set[int] = set()
+        # By id, with what the ids stand for, and why it is refused if it is.
+        self._looked_at: dict[int, tuple[Any, str | None]] = {}
 
     def check(self, node: ast.AST, namespace: Mapping[str, Any]) -> None:
         """Raise `NotReached` if `node` names something whose effects are not known."""
@@ -82,8 +83,20 @@ class Effects:
 
     def _check_callable(self, value: Any, shown: str) -> None:
         if id(value) in self._looked_at:
+            _, refusal = self._looked_at[id(value)]
+            if refusal is not None:
+                raise NotReached(refusal)
             return
-        self._looked_at.add(id(value))
+        before = dict(self._looked_at)
+        self._looked_at[id(value)] = value, None
+        try:
+            self._look_into(value, shown)
+        except NotReached as error:
+            # What it calls may call it in turn, and was accepted while it was.
+            self._looked_at = {**before, id(value): (value, str(error))}
+            raise
+
+    def _look_into(self, value: Any, shown: str) -> None:
         own = getattr(value, "__wrapped__", value)
         module = getattr(own, "__module__", None) or "builtins"
         if isinstance(own, types.FunctionType) and is_users(own.__code__):

@@ -9,7 +9,7 @@ from IPython.core.error import UsageError
 from IPython.core.magic import MAGIC_NO_VAR_EXPAND_ATTR
 
 from xla_notebook.notebook import options
-from xla_notebook.notebook.cell import Cell, Cells
+from xla_notebook.notebook.cell import Cells
 from xla_notebook.notebook.compiled import Options
 from xla_notebook.notebook.hooks import Hooks
 from xla_notebook.notebook.rehearse import rehearse
@@ -39,17 +39,12 @@ class Magics:
         made = self._cells.get(cell, first, chosen, self._hooks.cell_id, self._hooks.count)
         self._hooks.compiling(made.filename, chosen.quiet)
         if chosen.no_run:
-            self._hooks.remark = self._rehearse(made)
-            return None
+            self._hooks.remark = rehearse(made, self._cells.runtime, self._ip.user_ns)
+            return _nothing() if made.awaits else None
         if made.awaits:
             return made.run_async(self._ip.user_ns)
         made.run(self._ip.user_ns)
         return None
-
-    def _rehearse(self, made: Cell) -> str:
-        if made.awaits:
-            raise UsageError("%%xla_compile: --no-run cannot rehearse a cell with a top-level await")
-        return rehearse(made, self._cells.runtime, self._ip.user_ns)
 
     compile_cell.__doc__ = f"""Run this cell with its tensor work as cached XLA graphs.
 
@@ -83,6 +78,10 @@ cell again recompiles nothing. Names bind in the notebook's namespace.
     def misplaced(self, line: str) -> None:
         """Say where ``%%xla_compile`` belongs."""
         raise UsageError(_FIRST_LINE)
+
+
+async def _nothing() -> None:
+    """What is left of a rehearsed cell with a top-level ``await``, whose call IPython awaits."""
 
 
 # Braces and dollars in these lines are Python's, not IPython's to expand.

@@ -11,10 +11,12 @@ import ast
 import collections
 import contextlib
 import copy
+import inspect
+import itertools
 import re
 import sys
 import types
-from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -119,6 +121,16 @@ class Rehearsing:
                 self._cut(line, sizes)
                 return
 
+    async def few_awaited(self, items: Any, line: int) -> AsyncIterator[Any]:
+        """The same for an ``async for`` loop."""
+        iterator = aiter(items)
+        for _ in self.few(itertools.count(), line):
+            try:
+                item = await anext(iterator)
+            except StopAsyncIteration:
+                return
+            yield item
+
     def turns(self, line: int) -> Iterator[int]:
         """The same for a ``while`` loop, whose condition may be one that nothing here can change."""
         yield from self.few(range(_MOST_ROUNDS), line)
@@ -155,10 +167,22 @@ def rehearse(cell: Cell, runtime: Runtime, namespace: dict[str, Any]) -> str:
         with runtime.rehearsed_by(play), outside.nothing_outside():
             try:
                 for tree in trees:
-                    exec(cell.compile(_located(tree), "exec"), namespace)
+                    _to_the_end(eval(cell.compile(_located(tree), "exec"), namespace))
             except Exception as error:
                 play.note(_line(error, cell.filename) or 1, f"raises {type(error).__name__}: {error}"[:200])
     return play.summary()
+
+
+def _to_the_end(result: Any) -> None:
+    """Run what is left of a statement that awaits. The event loop does not run meanwhile, nor the user's tasks."""
+    if not inspect.iscoroutine(result):
+        return
+    try:
+        result.send(None)
+        while True:
+            result.throw(NotReached("waits for something outside of the cell"))
+    except StopIteration:
+        pass
 
 
 def _line(error: BaseException, filename: str) -> int | None:
@@ -292,6 +316,8 @@ class _Instrumenting:
                 setattr(made, field, parts)
         if isinstance(made, ast.For):
             made.iter = _call("few", made.iter, line)
+        elif isinstance(made, ast.AsyncFor):
+            made.iter = _call("few_awaited", made.iter, line)
         elif isinstance(made, ast.While) and not made.orelse:
             stop = ast.If(ast.UnaryOp(ast.Not(), made.test), [ast.Break()], [])
             target = ast.Attribute(_runtime_name(), "turn", ast.Store())

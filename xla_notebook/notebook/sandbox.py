@@ -41,7 +41,7 @@ class Unavailable:
     __getitem__ = __setitem__ = __contains__ = __str__ = __format__ = __int__ = __float__ = __index__ = _refuse
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _refuse
     __matmul__ = __rmatmul__ = __pow__ = __rpow__ = __mod__ = __rmod__ = __neg__ = __lt__ = __gt__ = _refuse
-    __le__ = __ge__ = __eq__ = __ne__ = _refuse
+    __le__ = __ge__ = __eq__ = __ne__ = __await__ = __aiter__ = __anext__ = __aenter__ = __aexit__ = _refuse
     __hash__ = object.__hash__
 
     @classmethod
