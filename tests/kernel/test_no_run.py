@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from kernel_client import Kernel
 
@@ -85,6 +87,19 @@ def test_a_training_cell_compiles_nothing_afterwards(kernel: Kernel) -> None:
     assert run(kernel, LOOP) == 0
     assert run(kernel, LOOP) == 0
     assert kernel.value("pending()") == []
+
+
+def test_the_cell_runs_while_compiles_are_frozen(kernel: Kernel) -> None:
+    rehearse(kernel, LOOP)
+    kernel.check("%xla_warmup --freeze")
+    assert run(kernel, LOOP) == 0
+    kernel.check("data = [(a[:16], b[:16]) for a, b in data]\nat = counts()[1]")
+    shown = kernel.run(f"%%xla_compile\n{LOOP}")
+    kernel.check("%xla_warmup --freeze off")
+    assert shown.error is not None
+    assert shown.error[0] == "FrozenError"
+    assert re.search(r"cell \d+ line 7 needs one: `xb` is 16x8, was 32x8", shown.error[1])
+    assert kernel.value("counts()[1] - at") == 0
 
 
 def test_the_graphs_are_listed_as_warm_and_not_run(kernel: Kernel) -> None:

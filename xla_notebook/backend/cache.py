@@ -161,7 +161,9 @@ class SegmentGraphs:
             if any(p.kind == "seed" for p in traced.parameters):
                 _say_how_to_seed()
             if observer.watching():
-                self._report(graph_id, traced, inputs, reason, started)
+                # The step barrier of an executing warm-up compiles a graph of its own.
+                cached = not executes and runtime.is_cached(traced.hash, traced.roots)
+                self._report(graph_id, traced, inputs, reason, cached, started)
             before = [_buffer(value) for value in traced_on] if executes else []
             warmup.warm(traced, graph_id, mode)
         victims = [i for i, buffer in enumerate(before) if buffer is not None and runtime.handle(traced_on[i]) is None]
@@ -217,7 +219,15 @@ class SegmentGraphs:
         node = self.segment.inputs[position]
         return self._origin.names.get(node.name, node.name)
 
-    def _report(self, graph_id: int, traced: Traced, inputs: Sequence[Any], reason: TraceReason, started: int) -> None:
+    def _report(
+        self,
+        graph_id: int,
+        traced: Traced,
+        inputs: Sequence[Any],
+        reason: TraceReason,
+        cached: bool,
+        started: int,
+    ) -> None:
         nodes = self.segment.inputs
         bindings = []
         for parameter in traced.parameters:
@@ -249,6 +259,7 @@ class SegmentGraphs:
                 donated_inputs=traced.donated,
                 saved_nbytes=sum(t.numel() * t.element_size() for t in traced.saved),
                 op_count=traced.op_count,
+                cached=cached,
                 host_ops=tuple(
                     observer.HostOp(str(step.node.target), step.why, source_line(step.node))
                     for step in self._host_steps

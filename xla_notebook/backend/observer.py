@@ -67,7 +67,10 @@ class HostOp:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GraphTraced:
-    """A graph was recorded. Nothing was executed. `graph_id` is unique in the process."""
+    """A graph was recorded. Nothing was executed. `graph_id` is unique in the process.
+
+    `cached`: XLA's cache holds its executable already, and nothing will be compiled.
+    """
 
     graph_id: int
     hash: str
@@ -83,6 +86,7 @@ class GraphTraced:
     donated_inputs: tuple[int, ...]
     saved_nbytes: int
     op_count: int
+    cached: bool
     host_ops: tuple[HostOp, ...]
     trace_ns: int
     started_ns: int

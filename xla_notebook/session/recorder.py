@@ -257,9 +257,9 @@ class Recorder:
 
     def _last_like(self, record: GraphRecord) -> GraphRecord | None:
         """The last graph made of the same part of the same function before."""
-        part = record.function, record.kind, record.segment
+        part = _part(record)
         for other in reversed(self.graphs.values()):
-            if (other.function, other.kind, other.segment) == part:
+            if _part(other) == part:
                 return other
         return None
 
@@ -298,6 +298,12 @@ class Recorder:
     def _forget_donations(self, graph_id: int) -> None:
         """The graph has new saved buffers, or none."""
         self._donations_told = {told for told in self._donations_told if told[0] != graph_id}
+
+
+def _part(record: GraphRecord) -> object:
+    """What the graphs of the same code have in common. That of a cell outside of functions is known by its place."""
+    source = record.source if record.function == "<module>" else None
+    return record.function, record.kind, record.segment, source and (source.filename, source.line)
 
 
 def _identity(report: GraphTraced) -> object:

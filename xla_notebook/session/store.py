@@ -101,7 +101,7 @@ class Session(observer.Observer):
             return
         # Dynamo's words are taken at once: the next compile of the function would add its own.
         guards = self._failed_guards(report.function, report.filename) if isinstance(report, GraphTraced) else ()
-        if isinstance(report, GraphTraced) and self.settings.freeze != "off":
+        if isinstance(report, GraphTraced) and not report.cached and self.settings.freeze != "off":
             self._refuse(report, guards, self.settings.freeze)
         self._inbox.append((report, guards))
         with self._lock:

@@ -66,6 +66,7 @@ def traced(graph_id: int, **fields: Any) -> GraphTraced:
         "donated_inputs": (),
         "saved_nbytes": 0,
         "op_count": 3,
+        "cached": False,
         "host_ops": (),
         "trace_ns": 400_000_000,
         "started_ns": 10,

@@ -277,7 +277,7 @@ def test_saved_buffers_of_real_graphs_are_in_the_ledger(session: Session) -> Non
 
 def test_frozen_compile_raises_the_cause_and_leaves_no_trace(session: Session) -> None:
     """Given a function compiled for one shape, when frozen, then another shape fails each time and nothing runs."""
-    x, wrong, y = on_device(2, 3), on_device(7, 3), on_device(3)
+    x, wrong, y = on_device(38, 3), on_device(39, 3), on_device(3)
     step = compiled(scale)
     with session.cell(3, filename=__file__):
         step(x, y)
@@ -289,37 +289,53 @@ def test_frozen_compile_raises_the_cause_and_leaves_no_trace(session: Session) -
         assert torch.allclose(step(x, y).cpu(), (x.cpu() * 3.5 + y.cpu()).sum(0))
     text = str(caught.value)
     assert text.startswith("Compiles are frozen, and scale (cell 3, line ")
-    assert "`x` is 7x3, was 2x3. To avoid it: pad x to one size" in text
+    assert "`x` is 39x3, was 38x3. To avoid it: pad x to one size" in text
     assert "To allow it: %xla_warmup --freeze off" in text
     assert compile_count() == before
     assert (only(session).runs, session.settings.freeze) == (2, "off")
     frozen = [event for event in session.events() if isinstance(event, Frozen)]
-    assert [(event.allowed, event.causes[0].what) for event in frozen] == [(False, "`x` is 7x3, was 2x3")] * 2
+    assert [(event.allowed, event.causes[0].what) for event in frozen] == [(False, "`x` is 39x3, was 38x3")] * 2
     step(wrong, y)
     assert [g.runs for g in session.graphs()] == [2, 1]
     (again,) = (event for event in session.events() if isinstance(event, Recompiled))
-    assert again.causes[0].what == "`x` is 7x3, was 2x3"
+    assert again.causes[0].what == "`x` is 39x3, was 38x3"
 
 
 def test_frozen_backward_and_first_calls_say_what_they_are(session: Session) -> None:
     weight = on_device(3, 3).requires_grad_()
     loss = compiled(lambda x: (x @ weight).sum())
-    made = loss(on_device(2, 3))
+    made = loss(on_device(33, 3))
     with session.frozen():
         with pytest.raises(
             FrozenError, match=r"the backward pass of <lambda> .* needs one: it was never called before"
         ):
             made.backward()
         with pytest.raises(FrozenError, match=r"and scale .* it was never called before\. To avoid it: call it once"):
-            compiled(scale)(on_device(2, 3), on_device(3))
+            compiled(scale)(on_device(31, 3), on_device(3))
     assert weight.grad is None
+
+
+def test_frozen_allows_a_trace_whose_executable_xla_has(session: Session) -> None:
+    """Given a graph in XLA's cache, when it is traced anew while frozen, then it runs and nothing is compiled."""
+    x, y = on_device(32, 3), on_device(3)
+    expected = compiled(scale)(x, y)
+    torch._dynamo.reset()
+    before = compile_count()
+    with session.frozen():
+        assert torch.equal(compiled(scale)(x, y).cpu(), expected.cpu())
+    assert compile_count() == before
+    assert [graph.compiled for graph in session.graphs()] == [True, False]
+    # An executing warm-up is a step barrier, whose graph XLA does not have.
+    torch._dynamo.reset()
+    with session.frozen(), session.using(warm_up="execute"), pytest.raises(FrozenError):
+        compiled(scale)(x, y)
 
 
 def test_frozen_with_a_warning_compiles(session: Session) -> None:
     step = compiled(scale)
-    step(on_device(2, 3), on_device(3))
-    with session.frozen("warn"), pytest.warns(FrozenWarning, match="`x` is 7x3, was 2x3") as caught:
-        step(on_device(7, 3), on_device(3))
+    step(on_device(34, 3), on_device(3))
+    with session.frozen("warn"), pytest.warns(FrozenWarning, match="`x` is 35x3, was 34x3") as caught:
+        step(on_device(35, 3), on_device(3))
     assert caught[0].filename == __file__
     assert [graph.state for graph in session.graphs()] == ["warm", "warm"]
     assert [event.allowed for event in session.events() if isinstance(event, Frozen)] == [True]
@@ -330,17 +346,17 @@ def test_frozen_warning_that_is_an_error_forbids(session: Session) -> None:
     with session.frozen("warn"), warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(FrozenError, match="never called before"):
-            step(on_device(2, 3), on_device(3))
+            step(on_device(36, 3), on_device(3))
     assert session.graphs() == []
-    assert step(on_device(2, 3), on_device(3)).shape == (3,)
+    assert step(on_device(36, 3), on_device(3)).shape == (3,)
 
 
 def test_frozen_acts_without_attach_and_only_within_the_block() -> None:
     session = Session()
     step = compiled(scale)
     with session.frozen(), pytest.raises(FrozenError):
-        step(on_device(2, 3), on_device(3))
-    step(on_device(2, 3), on_device(3))
+        step(on_device(37, 3), on_device(3))
+    step(on_device(37, 3), on_device(3))
     assert session.graphs() == []
     torch._dynamo.reset()
 
