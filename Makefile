@@ -6,6 +6,8 @@ ARGS ?=
 PROGRAMS ?= 10000
 # Without subshells; with them; and those that send clicks back to where the last push came from.
 KERNELS ?= 6.31.0 7.3.0 7.4.0
+# The oldest JupyterLab with the Notebook that goes with it, and the newest of each minor version before this one.
+LABS ?= 4.4.0+7.4.0 4.4.10+7.4.7 4.5.11+7.5.8
 UPSTREAM ?=
 
 VENV_PYTHON = .venv/bin/python
@@ -20,7 +22,7 @@ INSTALL_SUM = cat pyproject.toml package.json | sha256sum
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo lab test test-kernels screenshots fuzz peer bench protocol check build docs clean
+.PHONY: help setup demo lab test test-kernels test-labs screenshots fuzz peer bench protocol check build docs clean
 
 help: ## list these targets
 	@echo 'make TARGET, where TARGET is one of'
@@ -44,6 +46,15 @@ test-kernels: setup ## run the tests of the live inspector with older and newer 
 		echo "ipykernel $$version" && \
 		$(VENV_PYTHON) -m pip install --quiet --no-deps --upgrade --target "build/kernels/$$version" "ipykernel==$$version" && \
 		PYTHONPATH="$$PWD/build/kernels/$$version" $(VENV_PYTHON) -m pytest tests/kernel/test_live.py $(ARGS) || exit 1; \
+	done
+
+test-labs: setup .venv/browser ## run the browser tests with older versions of JupyterLab and Notebook, too
+	@for pair in $(LABS); do \
+		lab="$${pair%+*}" notebook="$${pair#*+}" root="$$PWD/build/labs/$$pair" && \
+		echo "JupyterLab $$lab, Notebook $$notebook" && \
+		$(VENV_PYTHON) -m pip install --quiet --no-deps --upgrade --target "$$root" "jupyterlab==$$lab" "notebook==$$notebook" && \
+		PYTHONPATH="$$root" JUPYTERLAB_DIR="$$root/share/jupyter/lab" JUPYTER_PATH="$$root/share/jupyter" \
+			$(VENV_PYTHON) -m pytest tests/ui $(ARGS) || exit 1; \
 	done
 
 fuzz: setup ## compare 10,000 generated programs with eager mode, about an hour (PROGRAMS=N for another number)

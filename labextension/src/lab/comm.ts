@@ -26,18 +26,16 @@ type CommMessageType = 'comm_open' | 'comm_msg' | 'comm_close';
 export class KernelComm implements Transport, IDisposable {
   /** Open a comm, once the kernel serves it. Gives null where the kernel has no such target. */
   static async open(
-    kernel: Kernel.IKernelConnection
+    kernel: Kernel.IKernelConnection,
+    quiet: QuietMessages
   ): Promise<KernelComm | null> {
-    const quiet = new QuietMessages(kernel);
-    let comm: KernelComm | null = null;
+    const subshell = await startSubshell(kernel, quiet);
+    const comm = new KernelComm(kernel, subshell, quiet);
     try {
-      const subshell = await startSubshell(kernel, quiet);
-      comm = new KernelComm(kernel, subshell, quiet);
-      await comm.post('comm_open', { target_name: TARGET, data: {} }).done;
+      await comm.post('comm_open', { target_name: TARGET, data: {} });
     } catch (error) {
-      // The kernel was restarted, or has ended: its futures are rejected.
-      comm?.dispose();
-      quiet.dispose();
+      // The kernel was restarted, or has ended.
+      comm.dispose();
       throw error;
     }
     if (comm.isClosed) {
@@ -74,7 +72,7 @@ export class KernelComm implements Transport, IDisposable {
 
   send(request: Request): void {
     if (!this.isClosed && !this.kernel.isDisposed) {
-      this.post('comm_msg', { data: request as unknown as JSONObject });
+      void this.post('comm_msg', { data: request as unknown as JSONObject });
     }
   }
 
@@ -90,7 +88,7 @@ export class KernelComm implements Transport, IDisposable {
   close(): void {
     if (!this.disposed && !this.kernel.isDisposed) {
       if (!this.isClosed) {
-        this.post('comm_close', { data: {} });
+        void this.post('comm_close', { data: {} });
       }
       if (this.subshell !== null) {
         endSubshell(this.kernel, this.quiet, this.subshell);
@@ -112,14 +110,10 @@ export class KernelComm implements Transport, IDisposable {
     );
     this.isClosed = true;
     this.known?.dispose();
-    this.quiet.dispose();
     Signal.clearData(this);
   }
 
-  private post(
-    msgType: CommMessageType,
-    content: JSONObject
-  ): Kernel.IShellFuture {
+  private post(msgType: CommMessageType, content: JSONObject): Promise<void> {
     const options = {
       msgType,
       channel: 'shell',

@@ -4,6 +4,7 @@ import { ISignal, Signal } from '@lumino/signaling';
 
 import { Client, ClientOptions } from '../store/client';
 import { KernelComm } from './comm';
+import { QuietMessages } from './quiet';
 
 /** What the kernel opens for a moment when the extension is loaded (`xla_notebook/notebook/comms.py`). */
 const HELLO = 'xla_notebook.hello';
@@ -23,7 +24,7 @@ export class KernelLink implements IDisposable {
 
   private readonly connections = new Map<
     Kernel.IKernelConnection,
-    IDisposable
+    { readonly quiet: QuietMessages; disconnect(): void }
   >();
   private readonly changed = new Signal<this, void>(this);
   private comm: KernelComm | null = null;
@@ -68,18 +69,20 @@ export class KernelLink implements IDisposable {
     const hello = kernel.handleComms
       ? registerSilently(kernel, HELLO)
       : undefined;
+    const quiet = new QuietMessages(kernel);
     kernel.iopubMessage.connect(this.onMessage, this);
     kernel.statusChanged.connect(this.onStatus, this);
     kernel.disposed.connect(this.remove, this);
-    this.connections.set(
-      kernel,
-      new DisposableDelegate(() => {
+    this.connections.set(kernel, {
+      quiet,
+      disconnect: () => {
         hello?.dispose();
+        quiet.dispose();
         kernel.iopubMessage.disconnect(this.onMessage, this);
         kernel.statusChanged.disconnect(this.onStatus, this);
         kernel.disposed.disconnect(this.remove, this);
-      })
-    );
+      }
+    });
     if (this.connections.size === 1) {
       this.reach();
     }
@@ -88,7 +91,7 @@ export class KernelLink implements IDisposable {
   /** Use `kernel` no longer. */
   remove(kernel: Kernel.IKernelConnection): void {
     const wasUsed = kernel === this.kernel;
-    this.connections.get(kernel)?.dispose();
+    this.connections.get(kernel)?.disconnect();
     this.connections.delete(kernel);
     if (wasUsed) {
       this.drop('its notebook was closed');
@@ -117,8 +120,9 @@ export class KernelLink implements IDisposable {
   /** Open a comm, in the place of the one there may be. */
   private reach(): void {
     const { kernel } = this;
+    const quiet = kernel && this.connections.get(kernel)?.quiet;
     this.drop('connecting anew');
-    if (!kernel) {
+    if (!kernel || !quiet) {
       return;
     }
     if (kernel.status === 'dead') {
@@ -127,7 +131,7 @@ export class KernelLink implements IDisposable {
     }
     const attempt = this.attempt;
     this.setState('connecting');
-    KernelComm.open(kernel).then(
+    KernelComm.open(kernel, quiet).then(
       comm => {
         if (attempt === this.attempt) {
           this.take(comm);

@@ -37,7 +37,7 @@ export async function startSubshell(
       session: kernel.clientId,
       content: {}
     });
-  const reply = await within(REPLY_MS, quiet.sendControl(request).done);
+  const reply = await within(REPLY_MS, quiet.sendControl(request));
   // A kernel without subshells that does answer says that it does not know the request.
   const content = reply?.content as { subshell_id?: string } | undefined;
   return content?.subshell_id ?? null;
@@ -49,7 +49,7 @@ export function endSubshell(
   quiet: QuietMessages,
   subshellId: string
 ): void {
-  quiet.sendControl(
+  void quiet.sendControl(
     KernelMessage.createMessage<KernelMessage.IDeleteSubshellRequestMsg>({
       msgType: 'delete_subshell_request',
       channel: 'control',
