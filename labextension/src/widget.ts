@@ -5,6 +5,7 @@ import { Request } from './protocol/messages';
 import { Transport, TransportState } from './protocol/transport';
 import { Client } from './store/client';
 import { mountView } from './view/mount';
+import { pagePlaces } from './view/pagePlaces';
 
 /** What is used of anywidget's model. */
 interface WidgetModel {
@@ -111,7 +112,7 @@ function render({ model, el }: Render): () => void {
   addStyle(el.ownerDocument);
   el.classList.add(WIDGET_CLASS);
   const client = clientOf(model);
-  const view = mountView(el, client);
+  const view = mountView(el, client, { openPlace: pagePlaces(el) });
   const follow = (): void => {
     el.classList.toggle(LIVE_CLASS, client.connection.kind !== 'disconnected');
   };

@@ -129,6 +129,7 @@ export function event(seq: number, over: Partial<EventRow> = {}): EventRow {
     },
     cell: cell(count),
     graph_id: seq % 50,
+    name: null,
     handle: null,
     taker_handle: null,
     ...over
@@ -187,7 +188,7 @@ export function hazardous(): Snapshot {
       ...range(160, buffer),
       buffer(900, {
         state: 'stale',
-        handle: 0xdead,
+        handle: null,
         owners: [
           { kind: 'saved', name: 'train_step #2: running_mean', graph_id: 2 }
         ]
@@ -201,13 +202,16 @@ export function hazardous(): Snapshot {
       ...range(160, event, 1),
       event(161, {
         kind: 'donation',
-        text: 'running_mean (float32 64) was donated by the step barrier of cell 9, line 3, to running_mean',
+        text: 'running_mean (float32 64) was donated by a step barrier: running_mean has its memory now',
+        graph_id: 2,
+        name: 'running_mean',
         handle: 0xdead,
         taker_handle: 0xbeef
       }),
       event(162, {
         kind: 'hazard',
-        text: 'running_mean, which train_step #2 keeps, was donated; train_step #2 recovered by tracing anew',
+        text: 'running_mean, which train_step #2 needs, was donated: the run failed',
+        name: 'running_mean',
         handle: 0xdead,
         graph_id: 2
       })

@@ -1,10 +1,16 @@
+import { Kernel, KernelMessage } from '@jupyterlab/services';
 import { nullTranslator } from '@jupyterlab/translation';
-import { describe, expect, it } from 'vitest';
+import { Signal } from '@lumino/signaling';
+import { describe, expect, it, vi } from 'vitest';
 
-import { graphsOfCell, NewHazards, statusTexts } from '../src/lab/facts';
+import { NewHazards, statusTexts } from '../src/lab/facts';
 import { noticeOf } from '../src/lab/notice';
+import { Preferences } from '../src/lab/preferences';
+import { QuietMessages } from '../src/lab/quiet';
 import { Front } from '../src/lab/tokens';
-import { EventRow, Graph } from '../src/protocol/messages';
+import { translateWith } from '../src/lab/translate';
+import { EventRow } from '../src/protocol/messages';
+import { Schedule } from '../src/store/frames';
 
 const trans = nullTranslator.load('xla_notebook');
 
@@ -40,21 +46,6 @@ describe('new hazards', () => {
   });
 });
 
-it('finds the graphs of a cell by where they were compiled or defined', () => {
-  const cell = (cell_id: string) => ({ execution_count: 1, cell_id });
-  const graph = (graph_id: number, at: string, from: string): Graph =>
-    ({
-      graph_id,
-      state: 'warm',
-      cell: cell(at),
-      place: { text: '', filename: null, line: 1, cell: cell(from) }
-    }) as Graph;
-  const dropped: Graph = { ...graph(4, 'a', 'a'), state: 'dropped' };
-  const graphs = [graph(1, 'a', 'b'), graph(2, 'c', 'a'), graph(3, 'c', 'c')];
-  const found = graphsOfCell([...graphs, dropped], 'a');
-  expect(found.map(each => each.graph_id)).toEqual([1, 2]);
-});
-
 describe('the status bar', () => {
   const facts = { graphs: 3, savedNbytes: 5 * 2 ** 20, hazards: 0 };
   const limits = { graphsWarning: 0, savedMiBWarning: 0 };
@@ -62,6 +53,8 @@ describe('the status bar', () => {
   it('says graphs and saved bytes, and hazards where there are some', () => {
     const quiet = statusTexts(facts, limits, trans);
     expect(quiet.text).toBe('XLA: 3 graphs, 5 MiB saved');
+    const one = { ...facts, graphs: 1 };
+    expect(statusTexts(one, limits, trans).text).toContain('XLA: 1 graph,');
     expect(quiet.hazards).toBeNull();
     expect(statusTexts({ ...facts, hazards: 1 }, limits, trans).hazards).toBe(
       '1 hazard'
@@ -87,4 +80,107 @@ it('offers to load the extension only where that helps', () => {
     ['connecting', 'restarting', 'dead'].map(state => canLoad(state))
   ).toEqual([false, false, false]);
   expect(noticeOf(null, trans)?.canLoad).toBe(false);
+});
+
+it('hands the view JupyterLab’s translations, plurals with their counts among them', () => {
+  const t = translateWith(trans);
+  expect(t('cell %1 of %2', 3, 'a')).toBe('cell 3 of a');
+  expect(t.plural('%1 run of %2', '%1 runs of %2', 1, 'f')).toBe('1 run of f');
+  expect(t.plural('%1 run of %2', '%1 runs of %2', 1234, 'f')).toBe(
+    '1,234 runs of f'
+  );
+});
+
+describe('the refresh interval', () => {
+  const scheduleWith = (refreshMs: number): Schedule => {
+    const preferences = new Preferences();
+    preferences.take({
+      composite: { refreshMs }
+    });
+    return preferences.schedule;
+  };
+
+  it('is when changes are drawn', () => {
+    const schedule = scheduleWith(3000);
+    vi.useFakeTimers();
+    try {
+      const draw = vi.fn();
+      schedule(draw);
+      vi.advanceTimersByTime(2999);
+      expect(draw).not.toHaveBeenCalled();
+      vi.advanceTimersByTime(1);
+      expect(draw).toHaveBeenCalledOnce();
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
+  it('is the next frame where there is none', async () => {
+    await new Promise<void>(scheduleWith(0));
+  });
+});
+
+describe('the kernel’s busy indicator', () => {
+  /** A connection to a kernel, with what it was sent. */
+  function connection() {
+    const sent: KernelMessage.IMessage[] = [];
+    const cancel: ((error: Error) => void)[] = [];
+    const send = (message: KernelMessage.IMessage): unknown => {
+      sent.push(message);
+      const done = new Promise((_, reject) => cancel.push(reject));
+      return { done, dispose: () => undefined };
+    };
+    const kernel = { sendShellMessage: send } as unknown as {
+      anyMessage: Signal<Kernel.IKernelConnection, Kernel.IAnyMessageArgs>;
+    } & Kernel.IKernelConnection;
+    kernel.anyMessage = new Signal(kernel);
+    return { kernel, sent, cancel };
+  }
+
+  /** Whether a connection takes a message for the kernel's status once the kernel has told of it. */
+  function isStatus(
+    kernel: ReturnType<typeof connection>['kernel'],
+    parent: KernelMessage.IMessage,
+    execution_state: 'busy' | 'idle'
+  ): boolean {
+    const msg = KernelMessage.createMessage<KernelMessage.IStatusMsg>({
+      msgType: 'status',
+      channel: 'iopub',
+      session: 'kernel',
+      parentHeader: { ...parent.header },
+      content: { execution_state }
+    });
+    kernel.anyMessage.emit({ msg, direction: 'recv' });
+    return KernelMessage.isStatusMsg(msg);
+  }
+
+  const message = (): KernelMessage.ICommMsgMsg<'shell'> =>
+    KernelMessage.createMessage<KernelMessage.ICommMsgMsg<'shell'>>({
+      msgType: 'comm_msg',
+      channel: 'shell',
+      session: 'page',
+      content: { comm_id: 'x', data: {} }
+    });
+
+  it('tells of no message of ours, from whatever page, and of all others', async () => {
+    const [page, other] = [connection(), connection()];
+    const quiet = new QuietMessages(page.kernel);
+    new QuietMessages(other.kernel);
+    const handled = quiet.sendShell(message());
+    const [ours] = page.sent;
+    for (const { kernel } of [page, other]) {
+      expect(isStatus(kernel, ours, 'busy')).toBe(false);
+      expect(isStatus(kernel, ours, 'idle')).toBe(false);
+      expect(isStatus(kernel, message(), 'busy')).toBe(true);
+      expect(isStatus(kernel, message(), 'idle')).toBe(true);
+    }
+    await handled;
+  });
+
+  it('does not keep a page waiting for a kernel that has ended', async () => {
+    const { kernel, cancel } = connection();
+    const handled = new QuietMessages(kernel).sendShell(message());
+    cancel[0](new Error('ended'));
+    await expect(handled).rejects.toThrow('ended');
+  });
 });

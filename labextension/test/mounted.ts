@@ -37,6 +37,11 @@ export class Page {
     await settle(() => void fireEvent.click(element));
   }
 
+  /** Do what a host does, and let it take effect. */
+  async do(action: () => void): Promise<void> {
+    await settle(action);
+  }
+
   async press(element: Element, key: string): Promise<void> {
     await settle(() => void fireEvent.keyDown(element, { key }));
   }

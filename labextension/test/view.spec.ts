@@ -1,3 +1,4 @@
+import { within } from '@testing-library/preact';
 import { describe, expect, it, vi } from 'vitest';
 import {
   buffer,
@@ -13,6 +14,7 @@ import {
   snapshot,
   STATUS
 } from './facts';
+import { answerPlaces, pagePlaces } from '../src/view/pagePlaces';
 import { Page } from './mounted';
 
 const NASTY = '<img src=x onerror="alert(1)">';
@@ -39,9 +41,8 @@ describe('the graphs panel', () => {
       '20 KiB',
       'warm'
     ]);
-    expect(page.element.querySelector('.xn-totals')?.textContent).toContain(
-      '2 graphs · 15 runs'
-    );
+    const totals = page.element.querySelector('.xn-totals');
+    expect(totals?.textContent).toContain('2 graphs · 15 runs');
   });
 
   it('sorts by a column, and the other way at the second click', async () => {
@@ -87,6 +88,26 @@ describe('the graphs panel', () => {
     expect(
       page.screen.getByText('None of the 7 graphs fits the filter.')
     ).toBeTruthy();
+  });
+
+  it('lists the graphs of one cell until told otherwise, and opens an only one', async () => {
+    const of = (id: number, at: number, from: number) =>
+      graph(id, {
+        name: `g${id}`,
+        cell: cell(at),
+        place: { text: '', filename: null, line: 1, cell: cell(from) }
+      });
+    const dropped = { ...of(4, 7, 7), state: 'dropped' as const };
+    const page = new Page(
+      snapshot({ graphs: [of(1, 7, 8), of(2, 9, 7), of(3, 9, 9), dropped] })
+    );
+    await page.do(() => page.view.showGraphsOf(cell(7)));
+    expect(page.rows.map(row => row[0])).toEqual(['g1', 'g2']);
+    expect(page.element.querySelector('.xn-details')).toBeNull();
+    await page.click(page.screen.getByRole('button', { name: 'only cell 7' }));
+    expect(page.rows.map(row => row[0])).toEqual(['g1', 'g2', 'g3']);
+    await page.do(() => page.view.showGraphsOf(cell(8)));
+    expect(page.details.getAttribute('aria-label')).toBe('g1');
   });
 
   it('draws only the rows in sight', () => {
@@ -233,10 +254,23 @@ describe('the buffers panel', () => {
     const text = page.details.textContent;
     expect(text).toContain('gone, but a graph still counts on it');
     expect(text).toContain('read by 6 runs of train_step #2');
-    expect(text).toContain('was donated by the step barrier');
+    expect(text).toContain('was donated by a step barrier');
     expect(text).toContain('memory now holds running_mean');
     await page.click(page.screen.getByRole('button', { name: 'running_mean' }));
     expect(page.details.textContent).toContain('took this memory');
+  });
+
+  it('leads from a buffer to where it was saved and to where it was donated', async () => {
+    const openPlace = vi.fn();
+    const page = new Page(hazardous(), { openPlace });
+    await page.do(() => page.view.show('buffers', 'h900'));
+    const links = within(page.details).getAllByRole('button', {
+      name: /^cell/
+    });
+    await page.click(links[0]);
+    expect(openPlace).toHaveBeenLastCalledWith(event(161).place, cell(2));
+    await page.click(links[1]);
+    expect(openPlace).toHaveBeenLastCalledWith(graph(2).place, graph(2).cell);
   });
 
   it('groups by owner, state and Python name, and opens a group', async () => {
@@ -497,9 +531,16 @@ describe('the view', () => {
 
   it('speaks the language that it is given', () => {
     const page = new Page(snapshot(), {
-      translate: (text, ...args) => `«${text}${args.join()}»`
+      translate: Object.assign(
+        (text: string, ...args: unknown[]) => `«${text}${args.join()}»`,
+        {
+          plural: (_: string, many: string, count: number) =>
+            `«${many}${count}»`
+        }
+      )
     });
     expect(page.screen.getByRole('tab', { name: '«Graphs»' })).toBeTruthy();
+    expect(page.element.textContent).toContain('«%1 graphs0»');
   });
 
   it('shows only the panels that it is given', () => {
@@ -523,6 +564,30 @@ describe('the view', () => {
     await page.say(delta(1));
     page.view.show('buffers', 'h900');
     expect(page.details.textContent).toContain('running_mean');
+  });
+});
+
+describe('places of a view that is part of a page', () => {
+  const mountedIn = (): Page =>
+    new Page(snapshot({ graphs: [graph(1)] }), {
+      openPlace: pagePlaces(document.body)
+    });
+
+  it('are links where the page answers, and text where it does not', async () => {
+    const text = mountedIn();
+    expect(text.rows[0][1]).toBe('cell 2, line 7');
+    expect(text.row(0).querySelector('button')).toBeNull();
+    const open = vi.fn();
+    answerPlaces(document, open);
+    const page = mountedIn();
+    await page.click(
+      page.screen.getByRole('button', { name: 'cell 2, line 7' })
+    );
+    expect(open).toHaveBeenCalledWith(
+      document.body,
+      graph(1).place,
+      graph(1).cell
+    );
   });
 });
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
-from .lab import Lab, launch, server
+from .lab import Lab, launch, server, settings_of
 
 SHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 
@@ -34,7 +34,7 @@ def lab(browser: Browser, lab_server: tuple[str, Path], request: pytest.FixtureR
     """JupyterLab in a page of its own. Pictures of it, its end among them, are kept in ``build/screenshots``."""
     SHOTS.mkdir(parents=True, exist_ok=True)
     # What another test chose in the Settings Editor.
-    shutil.rmtree(lab_server[1].parent / "home" / "settings" / "xla-notebook", ignore_errors=True)
+    shutil.rmtree(settings_of(lab_server[1]), ignore_errors=True)
     page = browser.new_page(viewport={"width": 1400, "height": 900})
     opened = Lab(page, *lab_server, SHOTS)
     yield opened

@@ -49,6 +49,11 @@ def launch(playwright: Playwright) -> Browser:
     return playwright.chromium.launch(executable_path=browser_path(), args=list(FLAGS))
 
 
+def settings_of(files: Path) -> Path:
+    """Where the server of these files keeps what the user has chosen of our settings."""
+    return files.parent / "home" / "settings" / "xla-notebook"
+
+
 @contextlib.contextmanager
 def server(directory: Path, app: str = "jupyterlab") -> Iterator[str]:
     """A Jupyter server (`app`: ``jupyterlab`` or ``notebook``) with settings of its own; gives its address."""
@@ -122,6 +127,12 @@ class Lab:
     def write_file(self, name: str, text: str = "") -> None:
         """Put a file beside the notebooks."""
         (self._files / name).write_text(text)
+
+    def write_settings(self, **values: Any) -> None:
+        """What the user has chosen in the Settings Editor, to be read when the page is loaded."""
+        directory = settings_of(self._files)
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "settings.jupyterlab-settings").write_text(json.dumps(values))
 
     def read_notebook(self, name: str) -> Any:
         """The notebook as it is on disk."""

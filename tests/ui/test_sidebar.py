@@ -16,6 +16,21 @@ from .test_widget import BUSY, DOUBLE, HAZARD, LOAD, STEP, View
 OTHER_STEP = STEP.replace("relu_sum", "other_graph")
 # Where only the button loads the extension.
 TORCH_STEP = STEP.replace("\n", "\nimport time, torch\n", 1)
+# A graph that keeps a constant; then a twin of it, as another extension could make one, is updated in place.
+SAVED = """keeps = torch.compile(lambda x: x * torch.tensor([1.0, 2.0], device=x.device), backend="xla_notebook")
+x = torch.ones(2, device="xla")
+y = keeps(x)"""
+DONATED = """import xla_notebook
+from xla_notebook.backend import cache, runtime
+twin = runtime.wrapper(cache.graphs()[0].saved[0]).add_(1)
+torch_xla.sync(wait=True)
+xla_notebook.current_session().set(on_donated="raise")
+keeps(x)"""
+# Its first line is short: JupyterLab hides the toolbar of a cell whose text would lie below it.
+TWO_GRAPHS = """sizes = 2, 3
+double = torch.compile(lambda t: t * 2, backend="xla_notebook", dynamic=False)
+for size in sizes:
+    double(torch.ones(size, device="xla"))"""
 LOAD_BUTTON = re.compile("Run %load_ext")
 
 
@@ -238,8 +253,8 @@ def test_a_link_goes_to_the_line_of_the_cell_also_after_it_moved_and_says_when_i
     link = sidebar.root.get_by_role("button", name=re.compile(r"^cell 2"))
     link.first.click()
     expect(lab.cell(2)).to_have_class(re.compile("jp-mod-active"))
-    selected = lab.page.evaluate("() => window.getSelection().toString()")
-    assert selected.startswith(("x =", "y =")), "the line of the graph is selected"
+    # The line of the graph is selected.
+    lab.page.wait_for_function("() => /^[xy] =/.test(window.getSelection().toString())")
     lab.screenshot("sidebar-jump")
     lab.command("notebook:delete-cell")
     expect(lab.page.get_by_text("'last'")).to_be_visible()
@@ -247,12 +262,32 @@ def test_a_link_goes_to_the_line_of_the_cell_also_after_it_moved_and_says_when_i
     expect(lab.page.locator(".jp-toast-message, .Toastify__toast").get_by_text("is gone")).to_be_visible()
 
 
-def test_a_cell_leads_to_its_graphs(lab: Lab, sidebar: Sidebar, notebook: Callable[..., str]) -> None:
-    notebook(STEP, "'no graphs'")
+def test_a_buffer_leads_to_where_it_was_saved_and_to_where_it_was_donated(
+    lab: Lab, sidebar: Sidebar, notebook: Callable[..., str]
+) -> None:
+    notebook(SAVED, DONATED)
     lab.run_cell(1)
+    lab.run_cell(2)
+    sidebar.panel("Buffers")
+    sidebar.root.get_by_role("button", name="1 used after donation").click()
+    sidebar.row("constant 0").click()
+    details = sidebar.root.get_by_role("region", name=re.compile("constant 0"))
+    expect(details).to_contain_text("was donated by a step barrier")
+    details.get_by_text("a graph still counts on it").get_by_role("button").click()
+    lab.page.wait_for_function("() => /sync/.test(window.getSelection().toString())")
+    expect(lab.cell(2)).to_have_class(re.compile("jp-mod-active"))
+    lab.screenshot("sidebar-buffer-jump")
+    details.get_by_role("listitem").filter(has_text="read by").get_by_role("button", name=re.compile("^cell")).click()
+    expect(lab.cell(1)).to_have_class(re.compile("jp-mod-active"))
+
+
+def test_a_cell_leads_to_its_graphs(lab: Lab, sidebar: Sidebar, notebook: Callable[..., str]) -> None:
+    notebook(STEP, TWO_GRAPHS, "'no graphs'")
+    lab.run_cell(1)
+    lab.run_cell(2)
     expect(sidebar.row("relu_sum")).to_be_visible()
     sidebar.panel("Settings")
-    lab.cell(2).click()
+    lab.cell(3).click()
     button = lab.page.locator(".jp-cell-toolbar:visible [data-command='xla-notebook:show-cell-graphs']")
     expect(button).to_be_hidden()
     lab.cell(1).click()
@@ -260,6 +295,14 @@ def test_a_cell_leads_to_its_graphs(lab: Lab, sidebar: Sidebar, notebook: Callab
     lab.screenshot("sidebar-cell-toolbar")
     button.click()
     expect(sidebar.root.get_by_role("region", name=re.compile("relu_sum"))).to_be_visible()
+    lab.cell(2).click()
+    expect(button).to_have_attribute("title", re.compile("Show the 2 XLA graphs"))
+    button.click()
+    expect(sidebar.root.get_by_text("2 graphs")).to_be_visible()
+    expect(sidebar.row("relu_sum")).to_have_count(0)
+    lab.screenshot("sidebar-cell-graphs")
+    sidebar.root.get_by_role("button", name="only cell 3").click()
+    expect(sidebar.row("relu_sum")).to_be_visible()
 
 
 def test_a_hazard_is_told_once_with_a_way_to_it(lab: Lab, sidebar: Sidebar, notebook: Callable[..., str]) -> None:
@@ -323,6 +366,27 @@ def test_settings_choose_the_panels_and_the_thresholds(
     expect(status).not_to_have_class(re.compile("jp-mod-warn"))
     lab.page.locator("select[id$='_panels']").select_option(["graphs", "events"])
     expect(sidebar.root.get_by_role("tab")).to_have_text(["Graphs", "Events"])
+
+
+def test_settings_say_whether_a_closed_panel_watches_and_what_it_does_at_a_hazard(lab: Lab, sidebar: Sidebar) -> None:
+    lab.write_settings(openOnHazard=True, notifyHazards=False, savedMiBWarning=1e-6, watch=False)
+    lab.open_notebook(lab.write_notebook("settings.ipynb", [LOAD, SAVED, HAZARD]))
+    status = lab.page.locator(".jp-xla-Status")
+    lab.run_cell(0)
+    lab.run_cell(1)
+    # Nobody looks, so that there is nothing to say.
+    expect(status).to_be_hidden()
+    lab.write_settings(openOnHazard=True, notifyHazards=False, savedMiBWarning=1e-6)
+    lab.page.reload()
+    lab.wait_for_kernel()
+    expect(status).to_contain_text("1 graph, 8 B saved")
+    expect(status).to_have_class(re.compile("jp-mod-warn"))
+    expect(sidebar.root).to_be_hidden()
+    lab.run_cell(2)
+    expect(sidebar.root.get_by_role("region", name="hazard")).to_be_visible()
+    expect(sidebar.row("self.n, which forward needs")).to_be_in_viewport()
+    lab.screenshot("sidebar-open-on-hazard")
+    expect(lab.page.locator(".Toastify__toast")).to_have_count(0)
 
 
 def test_a_console_is_followed_too(lab: Lab, sidebar: Sidebar) -> None:

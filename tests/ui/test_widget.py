@@ -85,6 +85,11 @@ def test_it_shows_the_graphs_buffers_and_events_of_a_cell(lab: Lab, notebook: Ca
     shown.row("relu_sum").click()
     expect(shown.root.get_by_text(re.compile("float32 ?\\[?64"))).not_to_have_count(0)
     lab.screenshot("widget-graph-details")
+    # JupyterLab's side of the extension goes to the line for the widget.
+    shown.root.get_by_role("button", name=re.compile(r"^cell 3, line \d")).last.click()
+    expect(lab.cell(2)).to_have_class(re.compile("jp-mod-active"))
+    lab.page.wait_for_function("() => /^[xy] =/.test(window.getSelection().toString())")
+    shown.see()
     shown.panel("Buffers")
     expect(shown.root.get_by_role("row").filter(has=lab.page.get_by_text("x", exact=True))).to_be_visible()
     lab.screenshot("widget-buffers")

@@ -67,6 +67,18 @@ def test_jupyterlab_lists_the_extension_as_enabled_and_ok() -> None:
     assert "OK" in lines[0]
 
 
+def test_the_extension_takes_every_jupyterlab_that_the_package_allows() -> None:
+    package = json.loads((ROOT / "package.json").read_text())
+    # Without these lines the builder asks for the version that it was built with.
+    shared = package["jupyterlab"]["sharedPackages"]
+    used = {name: range for name, range in package["dependencies"].items() if name.startswith("@jupyterlab/")}
+    assert {name: entry["requiredVersion"] for name, entry in shared.items()} == used
+    (required,) = [line for line in map(Requirement, requires("xla_notebook") or []) if line.name == "jupyterlab"]
+    oldest = used["@jupyterlab/application"].removeprefix("^")
+    assert oldest in required.specifier
+    assert f"{oldest.rpartition('.')[0]}.dev0" not in required.specifier
+
+
 def test_jupyter_is_told_where_the_extension_is() -> None:
     (paths,) = xla_notebook._jupyter_labextension_paths()
     manifest = json.loads((ROOT / "xla_notebook" / paths["src"] / "package.json").read_text())

@@ -10,6 +10,7 @@ from xla_notebook.protocol import messages
 from xla_notebook.session.analysis import alias_map
 from xla_notebook.session.buffers import BufferRecord
 from xla_notebook.session.describe import event_text, inputs_text, place_text
+from xla_notebook.session.events import Donation, Hazard
 from xla_notebook.session.records import GraphRecord
 
 
@@ -114,6 +115,7 @@ def event(happened: session.Event, names: Mapping[int, str]) -> messages.EventRo
         place=place(happened.cell, happened.source),
         cell=cell(happened.cell),
         graph_id=getattr(happened, "graph_id", None),
+        name=happened.name if isinstance(happened, Donation | Hazard) else None,
         handle=getattr(happened, "handle", None),
         taker_handle=getattr(happened, "taker_handle", None),
     )

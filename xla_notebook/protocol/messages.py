@@ -151,7 +151,11 @@ class Buffer(_Value):
 
 
 class EventRow(_Value):
-    """Something that happened, in a sentence. `handle`: the buffer that died; `taker_handle`: that in its memory."""
+    """Something that happened, in a sentence.
+
+    Of a donation or a hazard, `name` and `handle` are those of the buffer that died, and `taker_handle` is that of
+    the buffer in its memory.
+    """
 
     seq: int
     time_ms: float
@@ -160,6 +164,7 @@ class EventRow(_Value):
     place: Place | None
     cell: Cell | None
     graph_id: int | None
+    name: str | None
     handle: int | None
     taker_handle: int | None
 

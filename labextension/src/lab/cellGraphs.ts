@@ -2,12 +2,13 @@ import {
   JupyterFrontEnd,
   JupyterFrontEndPlugin
 } from '@jupyterlab/application';
+import { ICodeCellModel } from '@jupyterlab/cells';
 import { INotebookTracker } from '@jupyterlab/notebook';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
-import { Graph } from '../protocol/messages';
+import { Cell } from '../protocol/messages';
+import { graphsOfCell } from '../view/graphs/facts';
 import { Commands } from './commandIds';
-import { graphsOfCell } from './facts';
 import { xlaIcon } from './icon';
 import { IInspector, IKernels } from './tokens';
 import { withEachLink } from './watch';
@@ -27,20 +28,24 @@ export const cellGraphsPlugin: JupyterFrontEndPlugin<void> = {
     translator: ITranslator | null
   ): void => {
     const trans = (translator ?? nullTranslator).load('xla_notebook');
-    const graphs = (): Graph[] => {
-      const { front } = kernels;
-      const cell = notebooks.activeCell;
-      return front?.link && cell && front.document === notebooks.currentWidget
-        ? graphsOfCell(front.link.client.model.graphs.values(), cell.model.id)
-        : [];
+    // The active cell of the notebook in front, as the kernel calls it.
+    const cell = (): Cell | null => {
+      const model = notebooks.activeCell?.model;
+      return model && kernels.front?.document === notebooks.currentWidget
+        ? {
+            cell_id: model.id,
+            execution_count: (model as ICodeCellModel).executionCount ?? 0
+          }
+        : null;
     };
-    const count = (): number => graphs().length;
+    const count = (): number => {
+      const at = cell();
+      const graphs = kernels.front?.link?.client.model.graphs;
+      return at && graphs ? graphsOfCell(graphs.values(), at).length : 0;
+    };
 
     commands.addCommand(Commands.showCellGraphs, {
-      label: args =>
-        args.toolbar
-          ? String(count())
-          : trans.__('Show XLA Graphs of This Cell'),
+      label: trans.__('Show XLA Graphs of This Cell'),
       caption: () =>
         trans._n(
           'Show the XLA graph of this cell',
@@ -51,9 +56,9 @@ export const cellGraphsPlugin: JupyterFrontEndPlugin<void> = {
       isEnabled: () => count() > 0,
       isVisible: args => !args.toolbar || count() > 0,
       execute: () => {
-        const newest = graphs().pop();
-        if (newest) {
-          inspector.reveal('graphs', newest.graph_id);
+        const at = cell();
+        if (at) {
+          inspector.revealGraphsOf(at);
         }
       }
     });

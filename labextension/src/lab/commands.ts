@@ -98,7 +98,8 @@ async function clear(
     return null;
   }
   const { graphs, nbytes } = await client.request<'clear'>({ type: 'clear' });
-  return trans.__(
+  return trans._n(
+    '%1 graph dropped, %2 came free.',
     '%1 graphs dropped, %2 came free.',
     graphs,
     bytesText(nbytes)

@@ -1,22 +1,13 @@
 /** What the plugins make of what a kernel tells: plain functions and classes, without JupyterLab at run time. */
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import { EventRow, Graph } from '../protocol/messages';
+import { EventRow } from '../protocol/messages';
 import { Client } from '../store/client';
 import { bytesText } from '../view/format';
 import { savedBytes } from '../view/header';
 import type { PreferenceValues } from './preferences';
 
 const MIB = 2 ** 20;
-
-/** The graphs that stem from the cell with this id: compiled by it, or from a function defined in it. */
-export function graphsOfCell(graphs: Iterable<Graph>, cellId: string): Graph[] {
-  return [...graphs].filter(
-    ({ cell, place, state }) =>
-      state !== 'dropped' &&
-      (cell?.cell_id === cellId || place?.cell?.cell_id === cellId)
-  );
-}
 
 /** Finds the hazards of one kernel that are new, each once. */
 export class NewHazards {
@@ -67,7 +58,13 @@ export function statusTexts(
   const { graphs, savedNbytes, hazards } = facts;
   const warnings: string[] = [];
   if (limits.graphsWarning > 0 && graphs > limits.graphsWarning) {
-    warnings.push(trans.__('more than %1 graphs', limits.graphsWarning));
+    warnings.push(
+      trans._n(
+        'more than %1 graph',
+        'more than %1 graphs',
+        limits.graphsWarning
+      )
+    );
   }
   if (
     limits.savedMiBWarning > 0 &&

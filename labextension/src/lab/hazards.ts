@@ -70,9 +70,13 @@ class HazardNotice {
 
   private message(hazard: EventRow): string {
     const name = this.kernels.documentOf(this.link)?.title.label ?? '';
-    return this.count === 1
-      ? this.trans.__('Hazard in %1: %2', name, hazard.text)
-      : this.trans.__('%1 hazards in %2: %3', this.count, name, hazard.text);
+    return this.trans._n(
+      'Hazard in %2: %3',
+      '%1 hazards in %2: %3',
+      this.count,
+      name,
+      hazard.text
+    );
   }
 
   private show(hazard: EventRow): void {

@@ -13,7 +13,7 @@ import {
 } from '@jupyterlab/translation';
 
 import { Cell, Place } from '../protocol/messages';
-import { KernelLink } from './kernelLink';
+import { answerPlaces } from '../view/pagePlaces';
 import { Document, IJump } from './tokens';
 
 const NOTICE_MS = 6_000;
@@ -25,7 +25,7 @@ class Jump implements IJump {
     private readonly trans: TranslationBundle
   ) {}
 
-  open(link: KernelLink, place: Place | null, at: Cell | null): void {
+  open(kernelId: string | null, place: Place | null, at: Cell | null): void {
     const cell = place?.cell ?? at;
     const text = place?.text ?? '';
     if (!cell) {
@@ -35,7 +35,7 @@ class Jump implements IJump {
       return;
     }
     for (const document of this.documents()) {
-      if (document.sessionContext.session?.kernel?.id !== link.kernelId) {
+      if (kernelId !== null && kernelId !== kernelIdOf(document)) {
         continue;
       }
       const found = findCell(document, cell);
@@ -76,6 +76,10 @@ class Jump implements IJump {
   private tell(text: string): void {
     Notification.info(text, { autoClose: NOTICE_MS });
   }
+}
+
+function kernelIdOf(document: Document): string | null {
+  return document.sessionContext.session?.kernel?.id ?? null;
 }
 
 /** The cell with this id, or without one that which ran at this count. */
@@ -127,6 +131,12 @@ export const jumpPlugin: JupyterFrontEndPlugin<IJump> = {
       return all;
     };
     const trans = (translator ?? nullTranslator).load('xla_notebook');
-    return new Jump(app, documents, trans);
+    const jump = new Jump(app, documents, trans);
+    answerPlaces(document, (from, place, cell) => {
+      // Without one it is an output that has a tab of its own.
+      const around = documents().find(({ node }) => node.contains(from));
+      jump.open(around ? kernelIdOf(around) : null, place, cell);
+    });
+    return jump;
   }
 };

@@ -12,13 +12,13 @@ import { Message } from '@lumino/messaging';
 import { Widget } from '@lumino/widgets';
 
 import { MountedView, mountView } from '../view/mount';
-import { PanelName } from '../view/viewState';
 import { Commands } from './commandIds';
 import { xlaIcon } from './icon';
 import { KernelLink } from './kernelLink';
 import { noticeOf } from './notice';
 import { IPreferences } from './preferences';
 import { Front, IInspector, IJump, IKernels } from './tokens';
+import { translateWith } from './translate';
 
 const PANEL_ID = 'xla-notebook-inspector';
 
@@ -39,7 +39,7 @@ class InspectorPanel extends Widget {
   private mounted: { link: KernelLink; view: MountedView } | null = null;
   private noticeText: string | undefined | null = null;
   // What is to be shown once the view is there.
-  private wanted: [PanelName, (number | string)?] | null = null;
+  private wanted: ((view: MountedView) => void) | null = null;
 
   constructor(private readonly options: PanelOptions) {
     super();
@@ -70,9 +70,9 @@ class InspectorPanel extends Widget {
     super.dispose();
   }
 
-  /** Show one part of the view, now or once there is a kernel. */
-  showPart(panel: PanelName, key?: number | string): void {
-    this.wanted = [panel, key];
+  /** Let the view show something, now or once there is a kernel. */
+  want(wanted: (view: MountedView) => void): void {
+    this.wanted = wanted;
     this.update();
   }
 
@@ -127,7 +127,7 @@ class InspectorPanel extends Widget {
       }
     }
     if (this.mounted && this.wanted) {
-      this.mounted.view.show(...this.wanted);
+      this.wanted(this.mounted.view);
       this.wanted = null;
     }
   }
@@ -135,9 +135,9 @@ class InspectorPanel extends Widget {
   private viewOf(link: KernelLink): MountedView {
     const { trans, jump, preferences } = this.options;
     return mountView(this.host, link.client, {
-      translate: (text, ...args) => trans.__(text, ...args),
+      translate: translateWith(trans),
       openPlace: (place, cell) => {
-        jump.open(link, place, cell);
+        jump.open(link.kernelId, place, cell);
       },
       panels: preferences.values.panels,
       storage: window.localStorage
@@ -187,8 +187,16 @@ export const panelPlugin: JupyterFrontEndPlugin<IInspector> = {
       reveal: (name, key) => {
         app.shell.activateById(PANEL_ID);
         if (name) {
-          panel.showPart(name, key);
+          panel.want(view => {
+            view.show(name, key);
+          });
         }
+      },
+      revealGraphsOf: cell => {
+        app.shell.activateById(PANEL_ID);
+        panel.want(view => {
+          view.showGraphsOf(cell);
+        });
       }
     };
     app.commands.addCommand(Commands.open, {

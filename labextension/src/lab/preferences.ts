@@ -35,7 +35,7 @@ export const IPreferences = new Token<IPreferences>(
   'The settings of the XLA inspector in JupyterLab.'
 );
 
-class Preferences implements IPreferences {
+export class Preferences implements IPreferences {
   values: Readonly<PreferenceValues> = DEFAULTS;
   readonly changed = new Signal<this, void>(this);
 
@@ -48,7 +48,7 @@ class Preferences implements IPreferences {
     }
   };
 
-  take(settings: ISettingRegistry.ISettings): void {
+  take(settings: Pick<ISettingRegistry.ISettings, 'composite'>): void {
     // The registry checks the values against the schema.
     this.values = {
       ...DEFAULTS,

@@ -41,6 +41,8 @@ export const IKernels = new Token<IKernels>(
 export interface IInspector {
   /** Bring it into sight, at one of its parts and with one row opened if they are given. */
   reveal(panel?: PanelName, key?: number | string): void;
+  /** Bring it into sight with the graphs of a cell. */
+  revealGraphsOf(cell: Cell): void;
 }
 
 export const IInspector = new Token<IInspector>(
@@ -50,8 +52,8 @@ export const IInspector = new Token<IInspector>(
 
 /** Ways from what a kernel tells to the code that caused it. */
 export interface IJump {
-  /** Go to a line or a cell, or tell the user why that cannot be done. */
-  open(link: KernelLink, place: Place | null, cell: Cell | null): void;
+  /** Go to a line or a cell of a kernel, or of any, or tell the user why that cannot be done. */
+  open(kernelId: string | null, place: Place | null, cell: Cell | null): void;
 }
 
 export const IJump = new Token<IJump>(

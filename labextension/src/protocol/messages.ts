@@ -137,7 +137,10 @@ export interface Owner {
   graph_id: number | null;
 }
 /**
- * Something that happened, in a sentence. `handle`: the buffer that died; `taker_handle`: that in its memory.
+ * Something that happened, in a sentence.
+ *
+ * Of a donation or a hazard, `name` and `handle` are those of the buffer that died, and `taker_handle` is that of
+ * the buffer in its memory.
  */
 export interface EventRow {
   seq: number;
@@ -161,6 +164,7 @@ export interface EventRow {
   place: Place | null;
   cell: Cell | null;
   graph_id: number | null;
+  name: string | null;
   handle: number | null;
   taker_handle: number | null;
 }

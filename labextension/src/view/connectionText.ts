@@ -32,8 +32,9 @@ export function connectionText(
     case 'waiting':
       return {
         short: t('waiting for cell %1', connection.cell.execution_count),
-        long: t(
-          '%1 asked for while cell %2 runs: served when it ends.',
+        long: t.plural(
+          '%1 request waits for the end of cell %2.',
+          '%1 requests wait for the end of cell %2.',
           connection.count,
           connection.cell.execution_count
         )

@@ -2,7 +2,7 @@ import { JSX } from 'preact';
 import { Client } from '../store/client';
 import { connectionText } from './connectionText';
 import { useEnv } from './env';
-import { bytesText, countText } from './format';
+import { bytesText } from './format';
 import { SettingControl } from './settings/control';
 import { useVersioned } from './useVersioned';
 
@@ -48,7 +48,7 @@ export function Header(): JSX.Element {
               })
             }
           >
-            {t(hazards === 1 ? '%1 hazard' : '%1 hazards', countText(hazards))}
+            {t.plural('%1 hazard', '%1 hazards', hazards)}
           </button>
         ) : (
           <span>{t('no hazards')}</span>

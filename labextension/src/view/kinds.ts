@@ -1,6 +1,9 @@
 /** The kernel's words, and what people read for them. Typed so that a new word breaks the build until it is here. */
 import { Buffer, EventRow, Graph, Owner } from '../protocol/messages';
 
+// Never within a text that is translated: JupyterLab's translations make one `%` of two.
+export const COMPILE_MAGIC = '%%xla_compile';
+
 export type GraphState = Graph['state'];
 export type BufferState = Buffer['state'];
 export type OwnerKind = Owner['kind'];

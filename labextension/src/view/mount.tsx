@@ -3,6 +3,7 @@ import { Cell, Place } from '../protocol/messages';
 import { Client } from '../store/client';
 import { App } from './app';
 import { Env, EnvContext, Translate, untranslated } from './env';
+import { graphsOfCell } from './graphs/facts';
 import { PanelName, PANELS, ViewStorage, ViewStore } from './viewState';
 import { watchVisibility } from './visibility';
 
@@ -20,6 +21,8 @@ export interface ViewOptions {
 export interface MountedView {
   /** Show one panel, with one of its rows opened where a key is given. */
   show(panel: PanelName, key?: number | string): void;
+  /** Show the graphs of one cell: the only one opened, several as a list. */
+  showGraphsOf(cell: Cell): void;
   dispose(): void;
 }
 
@@ -53,6 +56,14 @@ export function mountView(
   draw();
   return {
     show: (panel, key) => view.set({ panel, ...selection(panel, key) }),
+    showGraphsOf: cell => {
+      const found = graphsOfCell(client.model.graphs.values(), cell);
+      view.set({
+        panel: 'graphs',
+        graphs: { ...view.state.graphs, text: '', state: 'cached', cell },
+        graphId: found.length === 1 ? found[0].graph_id : null
+      });
+    },
     dispose: () => {
       disposers.forEach(dispose => dispose());
       render(null, element);

@@ -4,6 +4,7 @@
  * It belongs to the page alone and is never sent. What the kernel knows is in `store/model.ts` and is never
  * copied here.
  */
+import { Cell } from '../protocol/messages';
 import { OwnerKind, BufferState, EventKind, GraphState } from './kinds';
 
 export const PANELS = ['graphs', 'buffers', 'events', 'settings'] as const;
@@ -16,7 +17,13 @@ export interface Sort {
 
 export interface ViewState {
   panel: PanelName;
-  graphs: { sort: Sort; text: string; state: GraphState | 'cached' | 'all' };
+  graphs: {
+    sort: Sort;
+    text: string;
+    state: GraphState | 'cached' | 'all';
+    /** The cell whose graphs alone are shown. */
+    cell: Cell | null;
+  };
   buffers: {
     sort: Sort;
     text: string;
@@ -35,7 +42,8 @@ const INITIAL: ViewState = {
   graphs: {
     sort: { column: 'time', descending: false },
     text: '',
-    state: 'cached'
+    state: 'cached',
+    cell: null
   },
   buffers: {
     sort: { column: 'bytes', descending: true },

@@ -41,7 +41,8 @@ export function bufferColumns(t: Translate): BufferColumn[] {
       from: 520,
       sort: buffer => buffer.handle ?? -1,
       cell: buffer => <code>{handleText(buffer.handle) || '–'}</code>,
-      ofGroup: group => t('%1 buffers', group.buffers.length)
+      ofGroup: group =>
+        t.plural('%1 buffer', '%1 buffers', group.buffers.length)
     },
     {
       id: 'shape',

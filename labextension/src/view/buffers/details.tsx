@@ -1,17 +1,17 @@
 import { JSX } from 'preact';
 import { Buffer, EventRow } from '../../protocol/messages';
 import { useEnv } from '../env';
-import {
-  bytesText,
-  clockText,
-  countText,
-  handleText,
-  shapeText
-} from '../format';
+import { bytesText, clockText, handleText, shapeText } from '../format';
 import { BUFFER_STATES } from '../kinds';
 import { Details, PlaceLink } from '../parts';
 import { useVersioned } from '../useVersioned';
-import { historyOf, isUsedAfterDonation, namesOf } from './facts';
+import {
+  donationOf,
+  historyOf,
+  isDeath,
+  isUsedAfterDonation,
+  namesOf
+} from './facts';
 
 const MOST_SHOWN = 100;
 
@@ -29,16 +29,33 @@ export function BufferDetails({
   const history = useVersioned(`${buffer.key} ${events.epoch} ${last}`, () =>
     historyOf(buffer, events.rows)
   );
+  const donation = donationOf(buffer, history);
   return (
     <Details title={namesOf(buffer) || t('a buffer')} onClose={onClose}>
       <p>
-        {buffer.handle === null ? t('no handle yet') : t('handle')}{' '}
-        <code>{handleText(buffer.handle)}</code> ·{' '}
-        {`${buffer.dtype} ${shapeText(buffer.shape)}`} ·{' '}
-        {bytesText(buffer.nbytes)} · {t('%1 tensors', buffer.tensors)}
+        {buffer.handle === null ? (
+          buffer.state === 'pending' ? (
+            t('no handle yet')
+          ) : (
+            t('no handle')
+          )
+        ) : (
+          <>
+            {t('handle')} <code>{handleText(buffer.handle)}</code>
+          </>
+        )}{' '}
+        · {`${buffer.dtype} ${shapeText(buffer.shape)}`} ·{' '}
+        {bytesText(buffer.nbytes)} ·{' '}
+        {t.plural('%1 tensor', '%1 tensors', buffer.tensors)}
       </p>
       <p class={isUsedAfterDonation(buffer) ? 'xn-failure' : ''}>
-        <b>{buffer.state}</b>: {t(BUFFER_STATES[buffer.state])}
+        <b>{buffer.state}</b>: {t(BUFFER_STATES[buffer.state])}.{' '}
+        {donation?.place && (
+          <>
+            {t('Donated at')}{' '}
+            <PlaceLink place={donation.place} cell={donation.cell} />.
+          </>
+        )}
       </p>
       <h4>{t('Owners')}</h4>
       <Owners buffer={buffer} />
@@ -75,7 +92,11 @@ function Owners({ buffer }: { buffer: Buffer }): JSX.Element {
             {graph && (
               <>
                 {' · '}
-                {t('read by %1 runs of', countText(graph.runs))}{' '}
+                {t.plural(
+                  'read by %1 run of',
+                  'read by %1 runs of',
+                  graph.runs
+                )}{' '}
                 <button
                   type="button"
                   class="xn-link"
@@ -85,6 +106,8 @@ function Owners({ buffer }: { buffer: Buffer }): JSX.Element {
                 >
                   {graph.name}
                 </button>
+                {', '}
+                <PlaceLink place={graph.place} cell={graph.cell} />
               </>
             )}
           </li>
@@ -103,7 +126,7 @@ function HistoryLine({
 }): JSX.Element {
   const { client, view, t } = useEnv();
   const taker =
-    event.handle === buffer.handle && event.taker_handle !== null
+    isDeath(event, buffer) && event.taker_handle !== null
       ? [...client.model.buffers.values()].find(
           other => other.handle === event.taker_handle
         )

@@ -1,5 +1,5 @@
 /** Pure functions on buffers. */
-import { Buffer, EventRow } from '../../protocol/messages';
+import { Buffer, EventRow, Owner } from '../../protocol/messages';
 import { OwnerKind } from '../kinds';
 
 /** The names of what keeps a buffer, each once. */
@@ -81,16 +81,48 @@ export function historyOf(
   buffer: Buffer,
   events: readonly EventRow[]
 ): EventRow[] {
-  const graphs = new Set(buffer.owners.map(owner => owner.graph_id));
+  const { handle, owners } = buffer;
+  const graphs = new Set(owners.map(owner => owner.graph_id));
   graphs.delete(null);
   return events.filter(
     event =>
-      (buffer.handle !== null &&
-        (event.handle === buffer.handle ||
-          event.taker_handle === buffer.handle)) ||
+      (handle !== null &&
+        (event.handle === handle || event.taker_handle === handle)) ||
       (event.kind === 'traced' && graphs.has(event.graph_id)) ||
-      (event.kind === 'hazard' &&
-        event.handle === null &&
-        graphs.has(event.graph_id))
+      // The handle of a dead buffer is not known any more.
+      ((handle === null || event.kind === 'hazard') && isNamed(event, owners))
   );
+}
+
+/** Whether an event tells of what an owner keeps: of a graph's buffer it says the graph and the name in it. */
+function isNamed(event: EventRow, owners: readonly Owner[]): boolean {
+  const { name, graph_id } = event;
+  return (
+    name !== null &&
+    owners.some(owner =>
+      owner.graph_id === null
+        ? owner.name === name
+        : owner.graph_id === graph_id && owner.name.endsWith(`: ${name}`)
+    )
+  );
+}
+
+/** Whether an event in a buffer's history says that it, and not another one, was given away. */
+export function isDeath(event: EventRow, buffer: Buffer): boolean {
+  return (
+    event.kind === 'donation' &&
+    (buffer.handle === null || event.handle === buffer.handle)
+  );
+}
+
+/** The event in which a dead buffer was given away, where its history tells of it. */
+export function donationOf(
+  buffer: Buffer,
+  history: readonly EventRow[]
+): EventRow | undefined {
+  // A live buffer may have the handle of one that was given away before.
+  const isDead = buffer.state === 'donated' || buffer.state === 'stale';
+  return isDead
+    ? history.filter(event => isDeath(event, buffer)).pop()
+    : undefined;
 }

@@ -60,9 +60,10 @@ export function BuffersPanel(): JSX.Element {
           </Empty>
         ) : shown.length === 0 ? (
           <Empty>
-            {t(
+            {t.plural(
+              'The only buffer does not fit the filter.',
               'None of the %1 buffers fits the filter.',
-              countText(buffers.size)
+              buffers.size
             )}
           </Empty>
         ) : (
@@ -169,11 +170,8 @@ function Totals(props: {
   );
   return (
     <div class="xn-totals">
-      {t(
-        '%1 buffers · %2 live',
-        countText(props.shown.length),
-        bytesText(nbytes)
-      )}
+      {t.plural('%1 buffer', '%1 buffers', props.shown.length)}
+      {` · ${t('%1 live', bytesText(nbytes))}`}
       {!props.complete &&
         ` · ${t('the search hit its limits, so there may be more')}`}
     </div>

@@ -4,7 +4,7 @@ import { EventRow } from '../../protocol/messages';
 import { attempt, Translate, useEnv } from '../env';
 import { clockText, countText, handleText } from '../format';
 import { Column, Grid } from '../grid/grid';
-import { EVENT_KINDS } from '../kinds';
+import { COMPILE_MAGIC, EVENT_KINDS } from '../kinds';
 import { Choice, Details, Empty, PlaceLink, TextFilter } from '../parts';
 import { FilteredLog } from './filteredLog';
 import { Timeline } from './timeline';
@@ -56,15 +56,16 @@ export function EventsPanel(): JSX.Element {
         </div>
         {events.rows.length === 0 ? (
           <Empty>
-            {t('Nothing has happened yet: run a cell with %%xla_compile.')}
+            {t('Nothing has happened yet: run a cell with %1.', COMPILE_MAGIC)}
           </Empty>
         ) : rows.length === 0 ? (
           <Empty>
             {chosen.kind === 'danger' && !chosen.text
               ? t('No buffer was donated: nothing is at risk.')
-              : t(
+              : t.plural(
+                  'The only event does not fit the filter.',
                   'None of the %1 events fits the filter.',
-                  countText(events.rows.length)
+                  events.rows.length
                 )}
           </Empty>
         ) : (
@@ -82,7 +83,7 @@ export function EventsPanel(): JSX.Element {
           />
         )}
         <div class="xn-totals">
-          {t('%1 events shown', countText(rows.length))}
+          {t.plural('%1 event shown', '%1 events shown', rows.length)}
           {rows.length < events.total &&
             ` · ${t('the kernel holds %1', countText(events.total))}`}
         </div>

@@ -8,7 +8,7 @@ import {
 } from '../../protocol/messages';
 import { Answered } from '../answered';
 import { useEnv } from '../env';
-import { bytesText, durationText, shapeText, countText } from '../format';
+import { bytesText, durationText, shapeText } from '../format';
 import { Choice, Details, PlaceLink } from '../parts';
 import { AliasMap } from './aliasMap';
 import { DiffText } from './diff';
@@ -35,18 +35,20 @@ export function GraphDetails({
         {t('hash')} <code>{graph.hash}</code>
       </p>
       <p>
-        {t(
-          '%1 ops · traced %2× in %3 · %4 · %5 runs · %6 saved in %7 buffers',
-          countText(graph.op_count),
-          graph.traces,
-          durationText(graph.trace_ns),
+        {[
+          t.plural('%1 op', '%1 ops', graph.op_count),
+          t('traced %1× in %2', graph.traces, durationText(graph.trace_ns)),
           graph.compiled
             ? t('compiled in %1', durationText(graph.compile_ns))
             : t('compiled before'),
-          countText(graph.runs),
-          bytesText(graph.saved_nbytes),
-          graph.saved_count
-        )}
+          t.plural('%1 run', '%1 runs', graph.runs),
+          t.plural(
+            '%2 saved in %1 buffer',
+            '%2 saved in %1 buffers',
+            graph.saved_count,
+            bytesText(graph.saved_nbytes)
+          )
+        ].join(' · ')}
       </p>
       <Causes causes={graph.causes} />
       <Answered<'get_details'>

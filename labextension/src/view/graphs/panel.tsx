@@ -2,13 +2,14 @@ import { JSX } from 'preact';
 import { useMemo, useRef } from 'preact/hooks';
 import { Graph } from '../../protocol/messages';
 import { useEnv } from '../env';
-import { bytesText, countText, durationText } from '../format';
+import { bytesText, durationText } from '../format';
 import { Grid } from '../grid/grid';
 import { SortedRows } from '../grid/sortedRows';
-import { GRAPH_STATES, GraphState } from '../kinds';
+import { COMPILE_MAGIC, GRAPH_STATES, GraphState } from '../kinds';
 import { Choice, Empty, TextFilter } from '../parts';
 import { graphColumns, whyText } from './columns';
 import { GraphDetails } from './details';
+import { isOfCell } from './facts';
 
 export function GraphsPanel(): JSX.Element {
   const { client, view, t } = useEnv();
@@ -25,6 +26,7 @@ export function GraphsPanel(): JSX.Element {
     descending: chosen.sort.descending,
     shows: graph =>
       stateFits(graph, chosen.state) &&
+      (!chosen.cell || isOfCell(graph, chosen.cell)) &&
       (!needle ||
         `${graph.name} ${graph.hash} ${graph.place?.text ?? ''} ${graph.inputs} ${whyText(graph, t)}`
           .toLowerCase()
@@ -56,12 +58,29 @@ export function GraphsPanel(): JSX.Element {
               })
             }
           />
+          {chosen.cell && (
+            <button
+              type="button"
+              class="xn-button"
+              title={t('Show the graphs of all cells')}
+              onClick={() => view.set({ graphs: { ...chosen, cell: null } })}
+            >
+              {t('only cell %1', chosen.cell.execution_count)}{' '}
+              <span aria-hidden="true">✕</span>
+            </button>
+          )}
         </div>
         {graphs.size === 0 ? (
-          <Empty>{t('No graphs yet: run a cell with %%xla_compile.')}</Empty>
+          <Empty>
+            {t('No graphs yet: run a cell with %1.', COMPILE_MAGIC)}
+          </Empty>
         ) : rows.length === 0 ? (
           <Empty>
-            {t('None of the %1 graphs fits the filter.', graphs.size)}
+            {t.plural(
+              'The only graph does not fit the filter.',
+              'None of the %1 graphs fits the filter.',
+              graphs.size
+            )}
           </Empty>
         ) : (
           <Grid
@@ -92,13 +111,19 @@ function Totals({ rows }: { rows: readonly Graph[] }): JSX.Element {
     rows.reduce((total, graph) => total + of(graph), 0);
   return (
     <div class="xn-totals">
-      {t(
-        '%1 graphs · %2 runs · %3 compiling · %4 saved',
-        countText(rows.length),
-        countText(sum(graph => graph.runs)),
-        durationText(sum(graph => (graph.compiled ? graph.compile_ns : 0))),
-        bytesText(sum(graph => graph.saved_nbytes))
-      )}
+      {[
+        t.plural('%1 graph', '%1 graphs', rows.length),
+        t.plural(
+          '%1 run',
+          '%1 runs',
+          sum(graph => graph.runs)
+        ),
+        t(
+          '%1 compiling',
+          durationText(sum(graph => (graph.compiled ? graph.compile_ns : 0)))
+        ),
+        t('%1 saved', bytesText(sum(graph => graph.saved_nbytes)))
+      ].join(' · ')}
     </div>
   );
 }

@@ -37,7 +37,8 @@ export function useWindow(
       return;
     }
     const top = index * rowHeight;
-    const room = height - head - rowHeight;
+    // As it is now: what is revealed when the element appears comes before its size is known to the state.
+    const room = (element.clientHeight || UNKNOWN_HEIGHT) - head - rowHeight;
     if (where === 'center') {
       element.scrollTop = top - room / 2;
     } else if (top < element.scrollTop) {

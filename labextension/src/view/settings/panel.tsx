@@ -28,7 +28,8 @@ function Actions(): JSX.Element {
     setConfirming(false);
     const answer = await client.request<'clear'>({ type: 'clear' });
     setDone(
-      t(
+      t.plural(
+        '%1 graph dropped, %2 came free.',
         '%1 graphs dropped, %2 came free.',
         answer.graphs,
         bytesText(answer.nbytes)
