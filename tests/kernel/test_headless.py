@@ -125,6 +125,11 @@ def test_run_cell_magic_from_a_function_binds_in_the_notebook(kernel: Kernel) ->
     )
     shown = kernel.check("helper()")
     assert kernel.value("bound.sum().item()") == 12.0
+    kernel.check("body = 'bound = x + 2'")
+    kernel.check("get_ipython().run_cell_magic('xla_compile', '--quiet', body)")
+    assert kernel.value("bound.sum().item()") == 18.0
+    kernel.check("get_ipython().run_cell_magic('xla_compile', '--quiet', 'bound = x + 3')\nafter = bound.sum().item()")
+    assert kernel.value("after") == 24.0
     assert shown.stderr == ""
 
 

@@ -295,6 +295,7 @@ class Cells:
             # function's globals, so code objects that have lost theirs cannot run any more.
             self._kept.clear()
             self._ip.user_ns[_MARK] = self._ip.user_ns_hidden[_MARK] = self.runtime
+        leases.forget_dead()
         key = (text, options, f"{magic_line}:{self._ip.ast_node_interactivity}")
         if cell_id is not None:
             former = self._by_cell_id.get(cell_id)

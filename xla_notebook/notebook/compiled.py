@@ -74,14 +74,17 @@ class _Forgiving(_Held):
     """The same, with each frame that Dynamo cannot compile run as plain Python, exactly once."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        with forgive(), quiet.listening() as errors:
+        with forgive(), quiet.listening() as heard:
             try:
                 return self._compiled(*args, **kwargs)
             except Exception:
-                if errors:
+                if heard.errors:
                     # Dynamo would never try this code again, but it was the call that was wrong.
                     leases.forget(self._lease.code)
                 raise
+            finally:
+                if heard.given_up and not heard.given_up <= leases.forget_dead():
+                    quiet.tell_given_up()
 
 
 @contextlib.contextmanager

@@ -78,10 +78,9 @@ class Extension:
         """
         if not lines or not lines[0].startswith(_CALL):
             return lines
-        call = ast.parse("".join(lines), mode="eval").body
-        if not isinstance(call, ast.Call):
+        body = _body_of_magic("".join(lines))
+        if body is None:
             return lines
-        body = ast.literal_eval(call.args[2])
         try:
             tree = ast.parse(self._ip.transform_cell(body))
             for statement in tree.body:
@@ -93,6 +92,18 @@ class Extension:
         if any(blocks.awaits(statement) for statement in tree.body):
             return [f"await {lines[0]}", *lines[1:]]
         return lines
+
+
+def _body_of_magic(source: str) -> str | None:
+    """What stands below the magic in a cell that has become the call `source`; None if the user wrote the call."""
+    try:
+        call = ast.parse(source, mode="eval").body
+    except SyntaxError:
+        return None
+    match call:
+        case ast.Call(args=[ast.Constant(), ast.Constant(), ast.Constant(value=str() as body)]):
+            return body
+    return None
 
 
 _loaded: weakref.WeakKeyDictionary[InteractiveShell, Extension] = weakref.WeakKeyDictionary()

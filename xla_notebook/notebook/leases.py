@@ -12,7 +12,9 @@ import types
 import weakref
 
 import torch._dynamo
-from torch._C._dynamo.eval_frame import reset_code
+from torch._C._dynamo.eval_frame import _debug_get_cache_entry_list, reset_code
+from torch._dynamo.convert_frame import input_codes
+from torch._dynamo.guards import DeletedGuardManagerWrapper
 from torch._dynamo.resume_execution import ContinueExecutionCache
 from torch._dynamo.utils import CleanupManager, orig_code_map
 
@@ -40,6 +42,25 @@ def forget_everything() -> None:
     torch._dynamo.reset()
     for identity in list(CleanupManager.instance.values):
         _clean_up(identity)
+
+
+def forget_dead() -> set[str]:
+    """Drop Dynamo's results for code most of whose results are for objects that are gone.
+
+    Dynamo lets no such result serve again, and counts it nevertheless among the 8 for which it compiles the code
+    of an optimizer's step, say (torch 2.9). Returns the names of the code, as Dynamo's log has them.
+    """
+    freed = set()
+    for reference in list(input_codes.seen):
+        code = reference()
+        if code is None:
+            continue
+        results = _debug_get_cache_entry_list(code)
+        dead = sum(isinstance(result.guard_manager, DeletedGuardManagerWrapper) for result in results)
+        if dead > len(results) - dead:
+            forget(code)
+            freed.add(f"'{code.co_name}' ({code.co_filename}:{code.co_firstlineno})")
+    return freed
 
 
 def _drop(code: types.CodeType) -> None:

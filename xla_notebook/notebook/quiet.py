@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import dataclasses
 import logging
+import re
 import threading
 from collections.abc import Iterator
 
@@ -24,21 +26,37 @@ _LOGGERS = (
     "torch._dynamo.variables.torch",
     "torch._subclasses.fake_tensor",
 )
+_GIVEN_UP = re.compile(r"recompile_limit .*\n +function: (.+)")
 _MANY = 20
 
 _here = threading.local()
 _notices: collections.deque[str] = collections.deque(maxlen=_MANY)
 
 
+@dataclasses.dataclass(slots=True)
+class Heard:
+    """What Dynamo logged: the errors for which it could not compile, and the functions that it compiles no more."""
+
+    errors: list[BaseException] = dataclasses.field(default_factory=list)
+    given_up: set[str] = dataclasses.field(default_factory=set)
+
+
 @contextlib.contextmanager
-def listening() -> Iterator[list[BaseException]]:
-    """Take what Dynamo logs on this thread meanwhile as notices; gives the errors that it could not compile for."""
-    outer = getattr(_here, "errors", None)
-    _here.errors = []
+def listening() -> Iterator[Heard]:
+    """Take what Dynamo logs on this thread meanwhile as notices."""
+    outer = getattr(_here, "heard", None)
+    _here.heard = Heard()
     try:
-        yield _here.errors
+        yield _here.heard
     finally:
-        _here.errors = outer
+        _here.heard = outer
+
+
+def tell_given_up() -> None:
+    """Add the notice that Dynamo has given up a function."""
+    _notices.append(
+        "one part of the cell was compiled for 8 different values or shapes and runs as plain Python from now on"
+    )
 
 
 def take() -> list[str]:
@@ -50,11 +68,14 @@ def take() -> list[str]:
 
 class _Filter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
-        errors = getattr(_here, "errors", None)
-        if errors is None:
+        heard: Heard | None = getattr(_here, "heard", None)
+        if heard is None:
             return True
         if record.exc_info and record.exc_info[1] is not None:
-            errors.append(record.exc_info[1])
+            heard.errors.append(record.exc_info[1])
+        given_up = _GIVEN_UP.search(record.getMessage())
+        if given_up is not None:
+            heard.given_up.add(given_up[1])
         notice = _notice(record)
         if notice is not None:
             _notices.append(notice)
@@ -63,8 +84,6 @@ class _Filter(logging.Filter):
 
 def _notice(record: logging.LogRecord) -> str | None:
     message = record.getMessage()
-    if "recompile_limit" in message:
-        return "one part of the cell was compiled for 8 different values or shapes and runs as plain Python from now on"
     if message.startswith("WON'T CONVERT") and record.exc_info and record.exc_info[1] is not None:
         error = record.exc_info[1]
         if isinstance(error, TorchRuntimeError):
