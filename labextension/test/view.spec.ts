@@ -12,8 +12,10 @@ import {
   range,
   SETTINGS,
   snapshot,
-  STATUS
+  STATUS,
+  T0
 } from './facts';
+import { clockText } from '../src/view/format';
 import { answerPlaces, pagePlaces } from '../src/view/pagePlaces';
 import { Page } from './mounted';
 
@@ -314,6 +316,28 @@ describe('the events panel', () => {
     expect(page.screen.getByRole('img').getAttribute('aria-label')).toContain(
       'hazards 1'
     );
+  });
+
+  it('has the runs that were heard of in the timeline, but for those before the page', async () => {
+    const page = new Page(
+      snapshot({ graphs: [graph(1)], events: [event(1)], event_total: 1 })
+    );
+    await page.openPanel('Events');
+    const timeline = (): string =>
+      page.screen.getByRole('img').getAttribute('aria-label') ?? '';
+    expect(timeline()).not.toContain('runs');
+    const more = { graphs: [graph(1, { runs: 1234 }), graph(2, { runs: 3 })] };
+    await page.say(delta(1, { ...more, time_ms: T0 + 60_000 }));
+    await vi.waitFor(() => expect(timeline()).toContain('runs 1,234'));
+    expect(timeline()).toContain(`to ${clockText(T0 + 60_000)}`);
+    // A page that fell behind gets everything anew.
+    const anew = { graphs: [graph(2, { runs: 5 })], time_ms: T0 + 61_000 };
+    await page.say(snapshot({ ...anew, events: [event(1)], event_total: 1 }));
+    await page.choose('Kind', 'cell');
+    await page.choose('Kind', 'all');
+    expect(timeline()).toContain('runs 1,236');
+    await page.type('Filter events', 'warming');
+    expect(timeline()).not.toContain('runs');
   });
 
   it('filters by text as events come', async () => {

@@ -95,6 +95,7 @@ def test_it_shows_the_graphs_buffers_and_events_of_a_cell(lab: Lab, notebook: Ca
     lab.screenshot("widget-buffers")
     shown.panel("Events")
     expect(shown.row("compiled in")).to_be_visible()
+    expect(shown.root.get_by_role("img", name=re.compile(r"warm-ups 2, runs 1\b"))).to_be_visible()
     lab.screenshot("widget-events")
 
 

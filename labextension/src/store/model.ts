@@ -8,6 +8,7 @@ import {
   Status
 } from '../protocol/messages';
 import { EventLog } from './eventLog';
+import { RunLog } from './runLog';
 
 /** `gap`: a delta that does not begin where the model is; nothing was changed. */
 export type Applied = 'applied' | 'duplicate' | 'gap';
@@ -25,11 +26,16 @@ export class Model {
   readonly graphs = new Map<number, Graph>();
   readonly buffers = new Map<string, Buffer>();
   readonly events = new EventLog();
+  readonly runs = new RunLog();
   /** How many events of each kind there have been, also those that no one holds any more. */
   counts: Readonly<Partial<Record<string, number>>> = {};
   readonly versions = { graphs: 0, buffers: 0 };
 
   applySnapshot(snapshot: Snapshot): void {
+    // When the runs before the first one were is not known.
+    if (this.position) {
+      this.countRuns(snapshot);
+    }
     this.graphs.clear();
     this.buffers.clear();
     this.takeGraphs(snapshot.graphs, []);
@@ -44,6 +50,7 @@ export class Model {
     if (!this.position || !same(delta.since, this.position)) {
       return same(delta.at, this.position) ? 'duplicate' : 'gap';
     }
+    this.countRuns(delta);
     this.takeGraphs(delta.graphs, delta.graphs_gone);
     this.takeBuffers(delta.buffers, delta.buffers_gone);
     this.events.append(delta.events);
@@ -59,8 +66,20 @@ export class Model {
     this.graphs.clear();
     this.buffers.clear();
     this.events.clear();
+    this.runs.clear();
     this.versions.graphs += 1;
     this.versions.buffers += 1;
+  }
+
+  /** The runs since what is known of the graphs. */
+  private countRuns({ graphs, time_ms }: Snapshot | Delta): void {
+    const more = graphs.map(
+      ({ graph_id, runs }) => runs - (this.graphs.get(graph_id)?.runs ?? 0)
+    );
+    this.runs.add(
+      time_ms,
+      more.reduce((sum, count) => sum + Math.max(0, count), 0)
+    );
   }
 
   private takeGraphs(changed: Graph[], gone: number[]): void {

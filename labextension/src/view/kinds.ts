@@ -48,6 +48,7 @@ export type Lane =
   | 'cells'
   | 'traces'
   | 'warm-ups'
+  | 'runs'
   | 'barriers'
   | 'donations'
   | 'hazards'
@@ -57,6 +58,7 @@ export const LANES: readonly Lane[] = [
   'cells',
   'traces',
   'warm-ups',
+  'runs',
   'barriers',
   'donations',
   'hazards',

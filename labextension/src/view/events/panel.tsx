@@ -1,6 +1,7 @@
 import { JSX } from 'preact';
 import { useMemo, useRef, useState } from 'preact/hooks';
 import { EventRow } from '../../protocol/messages';
+import { Runs } from '../../store/runLog';
 import { attempt, Translate, useEnv } from '../env';
 import { clockText, countText, handleText } from '../format';
 import { Column, Grid } from '../grid/grid';
@@ -10,10 +11,12 @@ import { FilteredLog } from './filteredLog';
 import { Timeline } from './timeline';
 
 const OLDER = 5000;
+// Runs are not events, and fit no filter.
+const NO_RUNS: readonly Runs[] = [];
 
 export function EventsPanel(): JSX.Element {
   const { client, view, t } = useEnv();
-  const { events } = client.model;
+  const { events, runs } = client.model;
   const chosen = view.state.events;
   const columns = useMemo(() => eventColumns(t), [t]);
   const log = useRef(new FilteredLog());
@@ -29,6 +32,7 @@ export function EventsPanel(): JSX.Element {
         {rows.length > 0 && (
           <Timeline
             rows={rows}
+            runs={chosen.kind === 'all' && !chosen.text ? runs.rows : NO_RUNS}
             onPick={row => view.set({ eventSeq: row.seq })}
           />
         )}

@@ -1,6 +1,7 @@
 import { JSX } from 'preact';
-import { useRef } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { EventRow } from '../../protocol/messages';
+import { Runs } from '../../store/runLog';
 import { useEnv } from '../env';
 import { clockText, countText } from '../format';
 import { LANES } from '../kinds';
@@ -14,10 +15,11 @@ const RENEWED_EVERY_MS = 500;
 /** Lanes over time; a click goes to the event that is nearest to that time. */
 export function Timeline(props: {
   rows: readonly EventRow[];
+  runs: readonly Runs[];
   onPick: (row: EventRow) => void;
 }): JSX.Element {
   const { t } = useEnv();
-  const bins = useBins(props.rows);
+  const bins = useBins(props.rows, props.runs);
   const lanes = LANES.filter(lane =>
     bins.counts[lane].some(count => count > 0)
   );
@@ -45,7 +47,15 @@ export function Timeline(props: {
     >
       <div class="xn-lanes" aria-hidden="true">
         {lanes.map(lane => (
-          <span key={lane} class={`xn-lane-name xn-lane-${lane}`}>
+          <span
+            key={lane}
+            class={`xn-lane-name xn-lane-${lane}`}
+            title={
+              lane === 'runs'
+                ? t('Runs of graphs, when this view heard of them')
+                : undefined
+            }
+          >
             {t(lane)}
           </span>
         ))}
@@ -88,27 +98,31 @@ function lanePath(counts: Uint32Array, top: number): string {
   return path;
 }
 
-function useBins(rows: readonly EventRow[]): Bins {
+/** The bins of two lists that grow: of others at once, of more in the same ones after a while. */
+function useBins(rows: readonly EventRow[], runs: readonly Runs[]): Bins {
   const last = useRef<{
     bins: Bins;
     atMs: number;
     rows: unknown;
     length: number;
   } | null>(null);
+  const [, draw] = useState({});
+  const length = rows.length + runs.length;
   const known = last.current;
-  const now = Date.now();
-  const grown = known?.rows === rows && known.length < rows.length;
-  const fresh =
-    known?.rows === rows &&
-    (known.length === rows.length ||
-      (grown && now - known.atMs < RENEWED_EVERY_MS));
-  if (!known || !fresh) {
-    last.current = {
-      bins: binEvents(rows, COLUMNS),
-      atMs: now,
-      rows,
-      length: rows.length
-    };
+  const growth = known?.rows === rows ? length - known.length : -1;
+  const waits =
+    growth > 0 && known !== null && Date.now() - known.atMs < RENEWED_EVERY_MS;
+  useEffect(() => {
+    // The last ones of a burst are not followed by others that would show them.
+    const timer = waits
+      ? setTimeout(() => draw({}), RENEWED_EVERY_MS)
+      : undefined;
+    return () => clearTimeout(timer);
+  });
+  if (known && (growth === 0 || waits)) {
+    return known.bins;
   }
-  return (last.current ?? { bins: binEvents(rows, COLUMNS) }).bins;
+  const bins = binEvents(rows, runs, COLUMNS);
+  last.current = { bins, atMs: Date.now(), rows, length };
+  return bins;
 }

@@ -1,20 +1,26 @@
 import { EventRow } from '../../protocol/messages';
+import { Runs } from '../../store/runLog';
 import { Lane, LANE_OF, LANES } from '../kinds';
 
 export interface Bins {
   fromMs: number;
   toMs: number;
-  /** How many events there are in each of `columns` equal parts of the time, per lane. */
+  /** How many there are in each of `columns` equal parts of the time, per lane. */
   counts: Record<Lane, Uint32Array>;
 }
 
-export function binEvents(rows: readonly EventRow[], columns: number): Bins {
+/** The events, and the runs since the first of them, by lane and time. */
+export function binEvents(
+  rows: readonly EventRow[],
+  runs: readonly Runs[],
+  columns: number
+): Bins {
   const counts = Object.fromEntries(
     LANES.map(lane => [lane, new Uint32Array(columns)])
   ) as Record<Lane, Uint32Array>;
   // Events come in the order in which they were told; a trace has the time of its begin.
   let fromMs = Infinity;
-  let toMs = -Infinity;
+  let toMs = runs.length ? runs[runs.length - 1].time_ms : -Infinity;
   for (const { time_ms } of rows) {
     fromMs = Math.min(fromMs, time_ms);
     toMs = Math.max(toMs, time_ms);
@@ -22,6 +28,11 @@ export function binEvents(rows: readonly EventRow[], columns: number): Bins {
   const scale = (columns - 1) / Math.max(1, toMs - fromMs);
   for (const row of rows) {
     counts[LANE_OF[row.kind]][Math.round((row.time_ms - fromMs) * scale)] += 1;
+  }
+  for (const { time_ms, count } of runs) {
+    if (time_ms >= fromMs) {
+      counts.runs[Math.round((time_ms - fromMs) * scale)] += count;
+    }
   }
   return { fromMs, toMs, counts };
 }
