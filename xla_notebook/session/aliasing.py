@@ -30,6 +30,7 @@ class DonationWatch:
     def __init__(self) -> None:
         # By handle and address: numbers of handles come again, but not while their buffer is alive.
         self._names: dict[tuple[int, int | None], str] = {}
+        self._walk = Walk()
 
     def before(self, namespace: Mapping[str, object], graphs: Iterable[LiveGraph]) -> Callable[[], list[Donated]]:
         """Look before a step barrier; call what it returns after it, for the donations that it made.
@@ -40,7 +41,7 @@ class DonationWatch:
         with torch._C.DisableTorchFunctionSubclass():
             tensors = _live_tensors()
             lazy = [tensor for tensor, pending in zip(tensors, waits(tensors), strict=True) if pending]
-            known = self._names | self._places_of(tensors, _names(namespace))
+            known = self._names | self._places_of(tensors, self._named(namespace))
             saved: dict[int, tuple[int, str]] = {}
             for graph in graphs:
                 for position, place in enumerate(places(graph.saved)):
@@ -59,7 +60,7 @@ class DonationWatch:
         def after() -> list[Donated]:
             runtime.wait_for_device()
             with torch._C.DisableTorchFunctionSubclass():
-                names = _names(namespace)
+                names = self._named(namespace)
                 self._names = self._places_of(_live_tensors(), names)
                 takers: dict[int | None, str] = {}
                 for tensor in lazy:
@@ -94,6 +95,10 @@ class DonationWatch:
 
         return after
 
+    def _named(self, namespace: Mapping[str, object]) -> dict[int, str]:
+        reached = self._walk.look(notebook_roots(namespace))
+        return {id(tensor): names[0][1] for tensor, names in zip(reached.tensors, reached.names, strict=True)}
+
     def _places_of(self, tensors: list[torch.Tensor], names: Mapping[int, str]) -> dict[tuple[int, int | None], str]:
         named = [tensor for tensor in tensors if id(tensor) in names]
         return {
@@ -114,9 +119,3 @@ def _live_tensors() -> list[torch.Tensor]:
             if thing.is_xla:
                 found.append(thing)
     return found
-
-
-def _names(namespace: Mapping[str, object]) -> dict[int, str]:
-    walk = Walk()
-    walk.add(notebook_roots(namespace))
-    return {key: found.owners[0][1] for key, found in walk.found.items()}

@@ -7,6 +7,7 @@ import dataclasses
 import gc
 import os
 import sys
+import threading
 import types
 import weakref
 from typing import Any
@@ -293,22 +294,32 @@ def test_cycles_end_and_depth_does_not_matter(session: Session) -> None:
 
 
 def test_walk_stops_at_its_limit_and_says_so() -> None:
-    walk = Walk(limit=3)
-    walk.add([([[1], [2], [3], [4]], "x", "variable")])
-    assert not walk.complete
+    items = [[1], [2], [3], [4]]
+    assert not Walk(limit=3).look([(items, "x", "variable")]).complete
+    assert Walk(limit=9).look([(items, "x", "variable")]).complete
 
 
 def test_container_that_another_thread_changes_is_passed_over() -> None:
-    class Changing(dict):  # type: ignore[type-arg]
-        """Its iterator is the real one; the read fails as it does when the size changes meanwhile."""
+    """Given a dictionary that a thread goes on filling, the rest of the namespace is told at each look."""
+    kept, growing, walk = on_device(2), {"never": on_device(1)}, Walk()
+    stopped = threading.Event()
 
-    walk = Walk()
+    def fill() -> None:
+        number = 0
+        while not stopped.is_set():
+            number = (number + 1) % 1000
+            growing[f"k{number}"] = growing["never"]
+            growing.pop(f"k{number}")
 
-    def changed(value: object) -> Any:
-        raise RuntimeError("dictionary changed size during iteration")
-
-    assert walk._read(changed, Changing()) == []
-    assert not walk.complete
+    thread = threading.Thread(target=fill)
+    thread.start()
+    try:
+        for _ in range(300):
+            reached = walk.look([([growing, [kept]], "x", "variable")])
+            assert any(tensor is kept for tensor in reached.tensors)
+    finally:
+        stopped.set()
+        thread.join()
 
 
 def test_without_any_look_nothing_is_loaded() -> None:

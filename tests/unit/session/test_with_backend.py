@@ -412,7 +412,7 @@ def test_nobody_looking_costs_no_look_and_runs_are_not_reported(session: Session
     step = compiled(scale)
     step(x, y)
     never = AssertionError("nobody looks")
-    with mock.patch.object(Walk, "add", side_effect=never), mock.patch.object(gc, "get_objects", side_effect=never):
+    with mock.patch.object(Walk, "look", side_effect=never), mock.patch.object(gc, "get_objects", side_effect=never):
         before = session.snapshot().seq
         with mock.patch.object(session, "report", side_effect=never):
             for _ in range(10):
