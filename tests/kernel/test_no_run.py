@@ -198,9 +198,28 @@ def test_a_list_that_a_loop_fills_is_not_taken_for_full(kernel: Kernel) -> None:
     assert "needs all of made, which the loop of line 3 fills" in rehearse(kernel, body)
 
 
-def test_a_model_that_is_compiled_in_place_is_not_reached(kernel: Kernel) -> None:
-    kernel.check("import xla_notebook\nxla_notebook.compile(model);")
-    assert "it is compiled in place by xla_notebook.compile" in rehearse(kernel, "out = model(data[0][0].to(dev))")
+COMPILED = {
+    "a module in place": "model.compile(backend='xla_notebook')",
+    "a module in place by us": "xla_notebook.compile(model);",
+    "a layer in place": "model[0].compile(backend='xla_notebook')",
+    "a module": "model = torch.compile(model, backend='xla_notebook')",
+    "a step": "optimizer.step = torch.compile(optimizer.step, backend='xla_notebook')",
+    "a function with defaults": (
+        "loss_fn = xla_notebook.compile(lambda a, b, f=loss_fn, s=torch.ones(()).to(dev): f(a, b) * s)"
+    ),
+}
+
+
+@pytest.mark.parametrize("what", COMPILED)
+def test_what_was_compiled_before_is_rehearsed(kernel: Kernel, what: str) -> None:
+    kernel.check(f"import xla_notebook\n{COMPILED[what]}")
+    assert rehearse(kernel, LOOP).endswith("without running\n")
+    assert run(kernel, LOOP) == 0
+
+
+def test_what_another_backend_compiled_is_not_reached(kernel: Kernel) -> None:
+    kernel.check("model = torch.compile(model, backend='openxla')")
+    assert "it is compiled by the backend openxla" in rehearse(kernel, "out = model(data[0][0].to(dev))")
 
 
 def test_another_thread_computes_meanwhile(kernel: Kernel) -> None:

@@ -56,10 +56,10 @@ class Options:
         What comes back holds `lease`, that of the function's code.
         """
         made: Callable[..., Any] = torch.compile(function, **self.arguments())
-        return _Held(made, lease) if self.fullgraph else _Forgiving(made, lease)
+        return Held(made, lease) if self.fullgraph else _Forgiving(made, lease)
 
 
-class _Held:
+class Held:
     """A compiled function, and the lease of its code."""
 
     def __init__(self, compiled: Callable[..., Any], lease: Lease) -> None:
@@ -70,7 +70,7 @@ class _Held:
         return self._compiled(*args, **kwargs)
 
 
-class _Forgiving(_Held):
+class _Forgiving(Held):
     """The same, with each frame that Dynamo cannot compile run as plain Python, exactly once."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

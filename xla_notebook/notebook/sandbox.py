@@ -14,18 +14,27 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NoReturn
 
 import torch
+from torch._dynamo.eval_frame import OptimizeContext, OptimizedModule, innermost_fn
 
+from xla_notebook.backend.dynamo import xla_notebook
 from xla_notebook.backend.program import is_on_xla
 from xla_notebook.backend.rehearsal import NotReached, zeros
+from xla_notebook.notebook.compiled import Held
+from xla_notebook.notebook.decorator import compiling
+from xla_notebook.notebook.kinds import Names
+from xla_notebook.notebook.leases import Lease
 
 _SHARED = (
     *(type(None), int, float, complex, bool, str, bytes, range, slice, type, type(...), type(NotImplemented)),
     *(types.ModuleType, types.BuiltinFunctionType, types.CodeType, types.MappingProxyType, property),
     *(torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size),
+    *(Names, Lease),
 )
 """Types whose objects have nothing that a cell could change."""
 
 _OURS = __name__.partition(".")[0] + "."
+_COMPILED = (Held, compiling)
+"""Objects of ours that are made of nothing but what they compile."""
 
 
 class Unavailable:
@@ -115,6 +124,8 @@ class Copier:
             return known[1]
         try:
             return self._make(value)
+        except NotReached as error:
+            return self._keep(value, Unavailable(str(error)))
         except (TypeError, AttributeError, RecursionError, NotImplementedError) as error:
             return self._keep(value, Unavailable(f"a {type(value).__name__} cannot be copied ({error})"))
 
@@ -149,9 +160,9 @@ class Copier:
             return self._keep(value, value if target is None else weakref.ref(self.copy(target)))
         if kind is torch.Generator:
             return self._keep(value, value.clone_state())
-        if kind.__module__.startswith(_OURS):
-            raise TypeError("it is compiled already")
-        if not self._may_copy(kind):
+        if kind is OptimizedModule:
+            return self._keep(value, OptimizedModule(self.copy(value._orig_mod), _context(value.dynamo_ctx)))
+        if not issubclass(kind, _COMPILED) and (kind.__module__.startswith(_OURS) or not self._may_copy(kind)):
             raise TypeError(f"it is {kind.__module__}'s")
         return self._object(value)
 
@@ -173,12 +184,14 @@ class Copier:
         return made
 
     def _function(self, value: types.FunctionType) -> Any:
-        wrapped = getattr(value, "__wrapped__", value)
-        if value.__code__.co_filename.startswith(_HERE):
+        wrapped = getattr(value, "__wrapped__", None)
+        if value.__code__.co_filename.startswith(_HERE) and wrapped is not None and self.copy(wrapped) is wrapped:
             # One that a compiled cell defined: it works on what its globals hold, and those are copies.
-            if getattr(wrapped, "__closure__", None) and "__class__" not in wrapped.__code__.co_freevars:
-                raise TypeError("it is compiled already and has a closure")
             return self._keep(value, value)
+        if value.__code__.co_filename == _DYNAMO and hasattr(value, "_torchdynamo_orig_callable"):
+            cells = dict(zip(value.__code__.co_freevars, value.__closure__ or (), strict=True))
+            context = _context(cells["self"].cell_contents)
+            return self._keep(value, context(self.copy(value._torchdynamo_orig_callable)))
         if value.__closure__ is None and not value.__dict__:
             return self._keep(value, value)
         closure = tuple(types.CellType() for _ in value.__closure__ or ())
@@ -193,8 +206,6 @@ class Copier:
 
     def _object(self, value: Any) -> Any:
         kind = type(value)
-        if isinstance(value, torch.nn.Module) and vars(value).get("_compiled_call_impl") is not None:
-            raise TypeError("it is compiled in place by xla_notebook.compile")
         own: Any = kind  # its methods are compared, not called
         plain = own.__reduce_ex__ is object.__reduce_ex__ and own.__reduce__ is object.__reduce__
         if plain and hasattr(value, "__dict__") and not _has_slots(kind):
@@ -232,6 +243,16 @@ class Copier:
 
 
 _HERE = __file__.rpartition("/")[0]
+_DYNAMO = torch._dynamo.eval_frame.__file__
+
+
+def _context(context: OptimizeContext) -> OptimizeContext:
+    """What ``torch.compile`` would make copies compiled by, which is the same if it is by us: others would execute."""
+    callback: Any = context.callback
+    backend: Any = innermost_fn(callback, unaltered_fn_attr="_torchdynamo_orig_backend")
+    if getattr(backend, "compiler_fn", backend) is not xla_notebook:
+        raise TypeError(f"it is compiled by the backend {getattr(backend, 'compiler_name', backend)}")
+    return context
 
 
 def _has_slots(kind: type) -> bool:
