@@ -177,6 +177,30 @@ describe('the kernel’s busy indicator', () => {
     await handled;
   });
 
+  it('leaves the ends of a widget’s messages to JupyterLab, as of messages that it does not count', () => {
+    const { kernel } = connection();
+    new QuietMessages(kernel);
+    const parentType = (data: object): unknown => {
+      const sent = message();
+      sent.content.data = { ...data };
+      kernel.anyMessage.emit({ msg: sent, direction: 'send' });
+      let type: unknown;
+      const listener = (_: unknown, { msg }: Kernel.IAnyMessageArgs): void => {
+        type = (msg.parent_header as KernelMessage.IHeader).msg_type;
+      };
+      kernel.anyMessage.connect(listener);
+      expect(isStatus(kernel, sent, 'idle')).toBe(true);
+      kernel.anyMessage.disconnect(listener);
+      return type;
+    };
+    const ack = { type: 'ack', at: { session: 1, look: 1 } };
+    expect(parentType({ method: 'custom', content: ack })).toBe(
+      'comm_info_request'
+    );
+    expect(parentType({ method: 'custom', content: {} })).toBe('comm_msg');
+    expect(parentType({ method: 'update', state: ack })).toBe('comm_msg');
+  });
+
   it('does not keep a page waiting for a kernel that has ended', async () => {
     const { kernel, cancel } = connection();
     const handled = new QuietMessages(kernel).sendShell(message());
