@@ -362,6 +362,8 @@ class _Body(_Builder):
         source = self.tensor(lambda t: not _overlap(t, self.env[target]))
         fits = self.exact(source) or not self.exact(target)
         fits = fits and (WIDENING_SCALARS or not _widens(self.env[source], self.env[target]))
+        # A fraction or a negative number as uint8 is undefined in C++, and so in eager mode.
+        fits = fits and (dtype != torch.uint8 or self.env[source].dtype in _INTEGERS | {torch.bool})
         if fits and not (self.env[source].dtype.is_complex and not dtype.is_complex):
             options += [f".copy_({source})"] * 4 + [f".add_({source})"] * 2 + [f".sub_({source})", f".mul_({source})"]
             options += [f"[...] = {source}", f"[:] = {source}"]
@@ -397,7 +399,7 @@ class _Body(_Builder):
                 options += [f"{source} > 0", f"{source} == 1", f"{source} // 2"]
         if self.exact(source) and not dtype.is_complex:
             targets = [torch.float32, torch.float64, torch.bfloat16, torch.bool]
-            # A negative number as uint8 is undefined in C++, and so in eager mode.
+            # As above.
             targets += [torch.int64, torch.int32] + ([torch.uint8] if dtype in _INTEGERS else [])
             options += [f"{source}.to({target})" for target in targets]
         if dtype in (torch.float32, torch.float64) and self.env[source].dim() and self.chance(20):

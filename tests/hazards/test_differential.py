@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -56,8 +57,6 @@ def explain(program: Program, want: Outcome) -> str:
 
 
 @pytest.mark.slow
-# Overlapping views that are updated in place run uncompiled, with a warning.
-@pytest.mark.filterwarnings("ignore:some of .* are views of one tensor")
 @pytest.mark.timeout(0)
 @settings(
     max_examples=COUNT,
@@ -72,5 +71,11 @@ def test_same_as_eager(program: Program) -> None:
         LAST.parent.mkdir(exist_ok=True)
         LAST.write_text(program.standalone())
     want = run(program, CPU)
-    found = difference(want, on_xla(program, "xla_notebook"))
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        got = on_xla(program, "xla_notebook")
+    found = difference(want, got)
+    if found and any("are views of one tensor" in str(warning.message) for warning in said):
+        # Overlapping views that are updated in place run uncompiled, so with the faults of torch_xla's operators.
+        found = difference(on_xla(program, None), got)
     assert found is None, f"{found}\n{explain(program, want)}\n\n{program.standalone()}"

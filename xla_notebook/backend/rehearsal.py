@@ -96,12 +96,19 @@ def rehearsing() -> Iterator[Rehearsal]:
         under_way -= 1
 
 
+# Hashes of the graphs that rehearsals compiled for `materialize`.
+_compiled_ahead: set[bytes] = set()
+
+
 def materialize(tensors: Sequence[torch.Tensor]) -> None:
     """`runtime.materialize`; in a rehearsal its graph is compiled, and the tensors become zeros."""
     if current() is None:
-        runtime.materialize(tensors)
+        runtime.materialize(tensors, _compiled_ahead)
         return
-    runtime.warm_up(tensors)
+    lazy = runtime.distinct_pending(tensors)
+    if lazy:
+        _compiled_ahead.add(runtime.graph_hash(lazy))
+        runtime.warm_up(lazy)
     for tensor in tensors:
         runtime.replace_data(tensor, zeros(tensor.shape, tensor.dtype, tensor.device))
 

@@ -9,7 +9,7 @@ C++, the function of ``torch_xla/csrc`` is named.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, cast
 
 import torch
@@ -34,6 +34,7 @@ _PRIVATE = (
     "_get_ir_debug",
     "_get_xla_op_sharding",
     "_get_xla_sharding_specs",
+    "_get_xla_tensor_debug_info",
     "_get_xla_tensor_shape_type",
     "_get_xla_tensors_hlo",
     "_replace_xla_tensor",
@@ -183,26 +184,32 @@ def computed_type(tensor: torch.Tensor) -> torch.dtype | None:
     return _XLA_TYPES.get(_C._get_xla_tensor_shape_type(tensor))
 
 
-def materialize(tensors: Sequence[torch.Tensor]) -> None:
+def distinct_pending(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Those of `tensors` that have pending work, each once."""
+    waiting = pending(tensors)
+    return list({tensor_id(t): t for t, waits in zip(tensors, waiting, strict=True) if waits}.values())
+
+
+def materialize(tensors: Sequence[torch.Tensor], compiled_ahead: Collection[bytes] = ()) -> None:
     """Execute the pending work of `tensors` and wait, without donating any buffer.
 
-    No buffer is given away, so other pending work that reads the tensors' old values stays valid. The graph
-    is the one of `warm_up`, so that it can be compiled ahead; ``_xla_sync_multi`` would run another, whose
-    hash says that it is forced (XLAGraphExecutor::CollectSyncTensors).
+    No buffer is given away (XLAGraphExecutor::GetBufferDonors), so other pending work that reads the tensors' old
+    values stays valid. `compiled_ahead` has the hashes of graphs that `warm_up` compiled for this: they are run as
+    they are, for the graph of ``_xla_sync_multi`` has another hash, which says that it is forced
+    (XLAGraphExecutor::CollectSyncTensors).
     """
-    waiting = pending(tensors)
-    lazy = list({tensor_id(t): t for t, waits in zip(tensors, waiting, strict=True) if waits}.values())
+    lazy = distinct_pending(tensors)
     if not lazy:
         return
     # torch_xla tells graph inputs apart by their handles, here more than once.
     wait_until_sent(lazy[0].device)
-    warm_up(lazy)
-    results = run_cached_graph(graph_hash(lazy), graph_inputs(lazy)[1])
-    if len(results) == len(lazy):
-        for tensor, result in zip(lazy, results, strict=True):
-            replace_data(tensor, result)
-    # Until the run is over its results have no handles, by which a trace knows its arguments. Executes what is still
-    # pending, if some of them are one and the same to XLA.
+    if compiled_ahead and (known := graph_hash(lazy)) in compiled_ahead:
+        warm_up(lazy)
+        results = run_cached_graph(known, graph_inputs(lazy)[1])
+        if len(results) == len(lazy):
+            for tensor, result in zip(lazy, results, strict=True):
+                replace_data(tensor, result)
+    # Until the run is over its results have no handles, by which a trace knows its arguments.
     _C._xla_sync_multi(lazy, [], True, False)
 
 
@@ -247,6 +254,19 @@ def wait_until_sent(device: torch.device) -> None:
         _settled[key] = uploaded([torch.zeros(1, dtype=torch.uint8)], device)[0]
     # With nothing to compile, this takes the device's lock and returns (SyncTensorsGraphInternal).
     _C._xla_warm_up_cache([_settled[key]], [])
+
+
+# How torch_xla writes that data has no buffers (PjRtData::ToString, PjRtShardedData::ToString).
+_UNSENT = ("Data Handle: None", "NumShards: 0")
+
+
+def is_sent(tensor: torch.Tensor) -> bool:
+    """Whether the run that makes `tensor` was sent, so that it has a buffer (see `wait_until_sent`); 12 us.
+
+    False for deleted buffers, too. Waits for nothing.
+    """
+    text = str(_C._get_xla_tensor_debug_info(tensor))
+    return not any(words in text for words in _UNSENT)
 
 
 # --- graphs ----------------------------------------------------------------------------------------

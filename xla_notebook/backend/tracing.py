@@ -343,15 +343,23 @@ class _Recording:
 
 
 def _as_declared(value: torch.Tensor, node: Node) -> torch.Tensor:
-    """`value`, cast to the type that the graph says if XLA computes it in another that loses nothing of it.
+    """`value`, cast to the type that the graph says where XLA computes it in another.
 
-    A device that represents a type by a narrower one (int64 by int32, say) is left alone.
+    A type that the device holds as another one (int64 as int32, say) is left alone, and so is a narrower floating
+    type: torch_xla's kernels of gradients count on the one that those of the forward pass computed in.
     """
     declared, computed = node.meta["val"].dtype, runtime.computed_type(value)
-    if computed is None or computed == declared or torch.promote_types(computed, declared) == declared:
+    if computed is None or computed == declared or _held_as(declared, value.device) != declared:
+        return value
+    if computed.is_floating_point and torch.promote_types(computed, declared) == declared:
         return value
     # The first cast is empty, but lets the second one be recorded.
     return value.to(computed).to(declared)
+
+
+@functools.cache
+def _held_as(dtype: torch.dtype, device: torch.device) -> torch.dtype | None:
+    return runtime.computed_type(torch.empty(0, dtype=dtype, device=device))
 
 
 def _reads_only_literals(node: Node, env: Mapping[Node, Any]) -> bool:
