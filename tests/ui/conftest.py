@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 
+from .cells import LOAD
 from .lab import Lab, launch, server, settings_of
+from .views import Sidebar
 
 SHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 
@@ -42,3 +44,23 @@ def lab(browser: Browser, lab_server: tuple[str, Path], request: pytest.FixtureR
     page.close()
     opened.shut_down_kernels()
     assert opened.problems == []
+
+
+@pytest.fixture
+def sidebar(lab: Lab) -> Sidebar:
+    return Sidebar(lab)
+
+
+@pytest.fixture
+def open_beside(lab: Lab, sidebar: Sidebar, request: pytest.FixtureRequest) -> Callable[..., str]:
+    """Opens a notebook with the sidebar beside it, and runs its first cell, which loads the extension."""
+
+    def open_with(*cells: str) -> str:
+        name = lab.write_notebook(f"{request.node.name.partition('[')[0]}.ipynb", [LOAD, *cells])
+        lab.open_notebook(name)
+        lab.command("xla-notebook:open")
+        lab.run_cell(0)
+        expect(sidebar.connection).to_have_text("live")
+        return name
+
+    return open_with

@@ -6,53 +6,11 @@ import re
 from collections.abc import Callable
 
 import pytest
-from playwright.sync_api import Locator, expect
+from playwright.sync_api import expect
 
+from .cells import BUSY, DOUBLE, HAZARD, LOAD, SHOW, STEP
 from .lab import SLOW_MS, Lab
-
-LOAD = "%load_ext xla_notebook\nimport time, torch, torch_xla"
-SHOW = "%xla_inspect"
-STEP = '%%xla_compile --name relu_sum\nx = torch.ones(64, 32, device="xla")\ny = (x @ x.T).relu().sum()'
-# Runs until the test lets it go on, however slow the machine is.
-BUSY = "import pathlib\nwhile not pathlib.Path('{go}').exists():\n    time.sleep(0.05)\n{after}"
-DOUBLE = 'double = torch.compile(lambda t: t * 2, backend="xla_notebook")\nz = double(x)'
-# What an executing warm-up did before it was made safe: it donates the buffer that the real run needs.
-HAZARD = """class Counter(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("n", torch.zeros(4))
-
-    def forward(self, x):
-        self.n.add_(1)
-        return x + self.n
-
-counter = Counter().to("xla").eval()
-count = torch.compile(counter, backend="xla_notebook", options={"warm_up": "execute"})
-with torch.no_grad():
-    print(count(torch.ones(4, device="xla")).cpu().tolist())"""
-
-
-class View:
-    """The inspector's view, wherever it is on the page."""
-
-    def __init__(self, root: Locator) -> None:
-        self.root = root
-
-    def panel(self, name: str) -> None:
-        self.root.get_by_role("tab", name=re.compile(name)).click()
-
-    def row(self, text: str | re.Pattern[str]) -> Locator:
-        return self.root.get_by_role("row").filter(has_text=text).first
-
-    def choose(self, setting: str, value: str) -> None:
-        self.choice(setting, value).click()
-
-    def choice(self, setting: str, value: str) -> Locator:
-        return self.root.get_by_role("group", name=setting).first.get_by_role("radio", name=value)
-
-    def see(self) -> None:
-        """Scroll to it: nothing is pushed to a view that is out of sight."""
-        self.root.scroll_into_view_if_needed()
+from .views import View
 
 
 @pytest.fixture
