@@ -79,6 +79,9 @@ class Feed(observer.Observer):
         self._wake = threading.Event()
         self._stopped = False
         self._look_next_s = 0.0
+        self._look_again = False
+        self.between: Callable[[Callable[[], None]], None] | None = None
+        """Does what must not overlap with a cell; None where there are no cells."""
 
     # ---- channels
 
@@ -143,6 +146,7 @@ class Feed(observer.Observer):
         rows = encode.buffers(ledger.buffers)
         with self._lock:
             self._board.take(rows, ledger.complete, time.time() * 1000)
+            self._look_again = not ledger.sent
         took = time.monotonic() - started
         self._look_next_s = time.monotonic() + max(LOOK_S, LOOK_SHARE * took)
         self._wake.set()
@@ -191,6 +195,9 @@ class Feed(observer.Observer):
                 self._push(channel)
             if self._session.running is None:
                 self._wake.wait(QUIET_S)
+                # The last cell's results may have been on their way at its end.
+                if self._look_again and self.between is not None:
+                    self.between(self.look_if_watched)
             # Whatever wakes it, the pace is kept.
             time.sleep(PUSH_S)
 

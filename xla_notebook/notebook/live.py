@@ -28,6 +28,7 @@ class Live:
         self._loading = False
         self._callbacks = CellCallbacks(ip)
         self.feed = Feed(session.current(), device, last_error)
+        self.feed.between = self._between.do
         self.desk = Desk(session.current(), self.feed, self._between, last_error)
         self.inspectors: weakref.WeakSet[Inspector] = weakref.WeakSet()
         """The widgets that were shown; each keeps a copy of the last state in the notebook."""

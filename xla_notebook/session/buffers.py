@@ -59,7 +59,12 @@ class BufferRecord:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Ledger:
-    """All buffers found in one look, saved ones first. `complete` is false if the walk hit its limits."""
+    """All buffers found in one look, saved ones first.
+
+    `complete` is false if the walk hit its limits. `sent` is false if results of a run were only being sent to the
+    device: they are told as pending, and another look tells their buffers.
+    """
 
     buffers: tuple[BufferRecord, ...]
     complete: bool
+    sent: bool = True

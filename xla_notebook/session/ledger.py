@@ -1,9 +1,14 @@
 """Looks at all device buffers that graphs keep and that a namespace reaches.
 
-A look never executes, transfers or waits: it asks torch_xla for handles and for what is pending, in two
-calls for a few hundred tensors (measured with torch_xla 2.9 on CPU: 0.3 and 0.1 us a tensor, several times
-that on a busy machine). It never asks for a buffer's address, which would wait for work in flight. It reads tensors that a running cell may be changing,
-so it belongs on the thread that runs the cells, or between cells.
+A look never executes, transfers or waits: it asks torch_xla for handles and for what is pending, in two calls
+for a few hundred tensors (measured with torch_xla 2.9 on CPU: 0.3 and 0.1 us a tensor, several times that on a
+busy machine). It never asks for a buffer's address, which would wait for work in flight. It reads tensors that
+a running cell may be changing, so it belongs on the thread that runs the cells, or between cells.
+
+Note [runs in flight]. Results of a run that is only being sent to the device have no buffers yet: their handles
+are those of placeholders, and asking for those of sharded ones crashes the process. They are told as pending.
+Asking whether a tensor was sent costs more than all else, so only those with a handle that the last look did
+not see are asked, and of many only some: a run is sent as a whole.
 """
 
 from __future__ import annotations
@@ -26,6 +31,9 @@ from xla_notebook.session.walk import Walk, parts
 
 # What torch_xla says of a buffer that was given away (PjRtComputationClient).
 _DELETED = ("is deleted", "IsDeleted()")
+
+# Of the tensors with new handles so many are asked whether they were sent, out of each few hundred.
+_ASKED = 32
 
 _OwnerKey = Name | tuple[OwnerKind, str, int]
 
@@ -90,9 +98,9 @@ class Looker:
             owners += reached.names
             found = []
             for number, (part, owned) in enumerate(zip(parts(tensors), parts(owners), strict=True)):
-                looked = _looked(part, owned)
-                same = number < len(self._parts) and looked == self._parts[number]
-                found.append(self._parts[number] if same else looked)
+                last = self._parts[number] if number < len(self._parts) else None
+                looked = _looked(part, owned, last)
+                found.append(last if last is not None and looked == last else looked)
             if found != self._parts or reached.complete != self._ledger.complete:
                 self._ledger = self._made(tensors, found, reached.complete, donated_since)
                 self._parts = found
@@ -125,7 +133,7 @@ class Looker:
                 state: BufferState
                 if isinstance(place, int):
                     state = "live"
-                elif place == "pending":
+                elif place in ("pending", "sending"):
                     state = "pending"
                 elif any(owner[0] == "saved" for owner in owned):
                     state = "stale"
@@ -138,11 +146,12 @@ class Looker:
                     seen[number] = _Seen(weakref.ref(tensor), place, kind, owned, record)
             records[key] = record if known is None else _joined(known, record)
         self._seen = seen
-        return Ledger(tuple(records.values()), complete)
+        sent = not any("sending" in part.places for part in found)
+        return Ledger(tuple(records.values()), complete, sent)
 
 
-def _looked(tensors: Sequence[torch.Tensor], owners: Sequence[tuple[_OwnerKey, ...]]) -> _Part:
-    found: Sequence[int | str] = places(tensors)
+def _looked(tensors: Sequence[torch.Tensor], owners: Sequence[tuple[_OwnerKey, ...]], last: _Part | None) -> _Part:
+    found = _sent_places(tensors, () if last is None else last.places)
     if "nothing" in found:
         # What a failed step barrier leaves has not even a shape.
         there = [place != "nothing" for place in found]
@@ -185,7 +194,10 @@ def waits(tensors: Sequence[torch.Tensor]) -> list[bool | None]:
 
 
 def places(tensors: Sequence[torch.Tensor]) -> list[int | str]:
-    """For each tensor its buffer's handle, ``"pending"``, ``"deleted"``, or ``"nothing"`` (see `waits`)."""
+    """For each tensor its buffer's handle, ``"pending"``, ``"deleted"``, or ``"nothing"`` (see `waits`).
+
+    Not for a tensor whose run is only being sent: see `_sent_places`.
+    """
     waiting = waits(tensors)
     if waiting.count(False) == len(waiting):
         # As a rule nothing is pending and no buffer is dead. Which one is, is found out below.
@@ -212,4 +224,28 @@ def places(tensors: Sequence[torch.Tensor]) -> list[int | str]:
             continue
         for i, handle in zip(batch, found, strict=True):
             result[i] = handle
+    return result
+
+
+def _sent_places(tensors: Sequence[torch.Tensor], before: Sequence[int | str]) -> list[int | str]:
+    """`places`, with ``"sending"`` for what is in flight; `before` are those at the last look.
+
+    See Note [runs in flight].
+    """
+    if runtime.is_spmd():
+        asked = [i for i, pending in enumerate(waits(tensors)) if pending is False]
+        sent = [i for i in asked if runtime.is_sent(tensors[i])]
+        in_flight = set(asked) - set(sent)
+        there = iter(places([tensor for i, tensor in enumerate(tensors) if i not in in_flight]))
+        return ["sending" if i in in_flight else next(there) for i in range(len(tensors))]
+    result = places(tensors)
+    known = set(before)
+    if known.issuperset(result):
+        return result
+    new = [i for i, place in enumerate(result) if isinstance(place, int) and place not in known]
+    sample = new if len(new) <= _ASKED else new[:: len(new) // _ASKED]
+    if not all(runtime.is_sent(tensors[i]) for i in sample):
+        for i in new:
+            if not runtime.is_sent(tensors[i]):
+                result[i] = "sending"
     return result

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import collections
 import gc
+import os
 import random
+import subprocess
+import sys
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -271,3 +274,69 @@ def test_looks_keep_nothing_alive(session: Session) -> None:
     del watched, Mine
     gc.collect()
     assert [ref() for ref in gone] == [None] * len(gone)
+
+
+@pytest.mark.parametrize("count", [2, 700])
+def test_handles_of_results_in_flight_are_not_told(
+    session: Session, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    """Given results whose handles are those of placeholders, they are pending until their buffers have come."""
+    real, sent = runtime.handles, False
+
+    def handles(tensors: Sequence[torch.Tensor]) -> list[int]:
+        return real(tensors) if sent else [-handle for handle in real(tensors)]
+
+    monkeypatch.setattr(runtime, "handles", handles)
+    monkeypatch.setattr(runtime, "is_sent", lambda tensor: sent)
+    namespace = {"results": runtime.uploaded([torch.rand(2)] * count, torch_xla.device())}
+    ledger = session.buffers(namespace)
+    assert {(record.state, record.handle) for record in ledger.buffers} == {("pending", None)}
+    assert not ledger.sent
+    sent = True
+    ledger = session.buffers(namespace)
+    assert {record.handle for record in ledger.buffers} == set(real(namespace["results"]))
+    assert ledger.sent
+
+
+def test_what_is_sent_is_told_from_what_has_no_buffer_yet() -> None:
+    """Given many runs, one that was sent is said to be so, and no tensor has another handle after that."""
+    x = on_device(2, 3)
+    lazy = [x + float(number) for number in range(500)]
+    runtime.warm_up(lazy)
+    graph, inputs = runtime.graph_hash(lazy), runtime.graph_inputs(lazy)[1]
+    for _ in range(5):
+        last = runtime.run_cached_graph(graph, inputs)[-1]
+        seen = runtime.handle(last) if runtime.is_sent(last) else None
+        runtime.wait_until_sent(last.device)
+        assert runtime.is_sent(last)
+        assert seen in (None, runtime.handle(last))
+
+
+SHARDED = """
+import torch, torch_xla, torch_xla.runtime
+torch_xla.runtime.use_spmd()
+from xla_notebook.backend import runtime
+from xla_notebook.session import Session
+x = torch.ones(300, 300).to(torch_xla.device())
+y = x @ x @ x @ x
+runtime.warm_up([y])
+graph, inputs = runtime.graph_hash([y]), runtime.graph_inputs([y])[1]
+session = Session(live_graphs=list)
+for _ in range(20):
+    (result,) = runtime.run_cached_graph(graph, inputs)
+    (record,) = session.buffers({"result": result}).buffers
+    runtime.wait_for_device()
+    assert record.handle == runtime.handle(result) or record.state == "pending"
+    (record,) = session.buffers({"result": result}).buffers
+    assert (record.handle, record.state) == (runtime.handle(result), "live")
+print("done")
+"""
+
+
+def test_sharded_results_in_flight_do_not_crash_a_look() -> None:
+    environment = {**os.environ, "PJRT_DEVICE": "CPU", "CPU_NUM_DEVICES": "2"}
+    process = subprocess.run(
+        [sys.executable, "-c", SHARDED], env=environment, capture_output=True, text=True, check=False
+    )
+    assert process.returncode == 0, process.stderr
+    assert process.stdout == "done\n"
