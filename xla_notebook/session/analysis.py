@@ -130,31 +130,42 @@ def _same_but_for_shapes(graphs: Iterable[GraphRecord]) -> Iterable[Advice]:
 
 
 def _constants_kept_twice(graphs: Iterable[GraphRecord], buffers: Iterable[BufferRecord]) -> Iterable[Advice]:
-    """Buffers of one shape and dtype, kept under one name by several graphs of one function.
+    """Buffers of one shape and dtype, kept under one name by several graphs of one function, or by several functions.
 
-    Whether the values are equal would need a look at the device, so this says "may".
+    Whether the values are equal would need a look at the device, so this says "may". Two functions are told of
+    only if each keeps one such buffer: of more it could not be said which might be equal.
     """
     functions = {graph.graph_id: graph.label for graph in graphs}
-    alike: Mapping[object, list[BufferRecord]] = collections.defaultdict(list)
+    within: Mapping[object, list[BufferRecord]] = collections.defaultdict(list)
+    across: Mapping[object, dict[str, list[BufferRecord]]] = collections.defaultdict(dict)
     for buffer in buffers:
         if buffer.state != "live" or buffer.nbytes < SMALL_NBYTES:
             continue
         for owner in buffer.owners:
             if owner.graph_id in functions:
-                constant = owner.name.rpartition(": ")[2]
-                alike[functions[owner.graph_id], constant, buffer.shape, buffer.dtype].append(buffer)
-    for group in alike.values():
-        distinct = {buffer.handle: buffer for buffer in group}
-        if len(distinct) > 1:
-            ids = tuple(
-                sorted({graph_id for buffer in group for graph_id in buffer.graph_ids if graph_id in functions})
-            )
-            wasted = sum(buffer.nbytes for buffer in distinct.values()) - group[0].nbytes
-            text = (
-                f"{functions[ids[0]]} keeps {len(distinct)} buffers of {group[0].dtype} {shape_text(group[0].shape)},"
-                " which may be one constant made anew in each graph: make it once and pass it as an argument"
-            )
-            yield Advice("constant", text, ids, wasted)
+                function, constant = functions[owner.graph_id], owner.name.rpartition(": ")[2]
+                within[function, constant, buffer.shape, buffer.dtype].append(buffer)
+                across[buffer.shape, buffer.dtype].setdefault(function, []).append(buffer)
+    for group in within.values():
+        yield from _kept_twice(group, functions, " made anew in each graph")
+    for by_function in across.values():
+        single = [group[0] for group in by_function.values() if len({buffer.handle for buffer in group}) == 1]
+        if len(single) == len(by_function):
+            yield from _kept_twice(single, functions, "")
+
+
+def _kept_twice(group: Sequence[BufferRecord], functions: Mapping[int, str], made: str) -> Iterable[Advice]:
+    distinct = {buffer.handle: buffer for buffer in group}
+    if len(distinct) < 2:
+        return
+    ids = tuple(sorted({graph_id for buffer in group for graph_id in buffer.graph_ids if graph_id in functions}))
+    keepers = list(dict.fromkeys(functions[graph_id] for graph_id in ids))
+    keep = f"{keepers[0]} keeps" if len(keepers) == 1 else f"{', '.join(keepers[:-1])} and {keepers[-1]} keep"
+    text = (
+        f"{keep} {len(distinct)} buffers of {group[0].dtype} {shape_text(group[0].shape)}, which may be one"
+        f" constant{made}: make it once and pass it as an argument"
+    )
+    yield Advice("constant", text, ids, sum(buffer.nbytes for buffer in distinct.values()) - group[0].nbytes)
 
 
 def _largest(graphs: Iterable[GraphRecord]) -> Iterable[Advice]:

@@ -22,8 +22,10 @@ def graphs_of(*reports: Any) -> list[GraphRecord]:
     return session.graphs()
 
 
-def buffer(handle: int | None, *owners: Owner, state: Any = "live", nbytes: int = 5000) -> BufferRecord:
-    return BufferRecord(handle, (5, 5), "float32", nbytes, state, owners, len(owners))
+def buffer(
+    handle: int | None, *owners: Owner, state: Any = "live", nbytes: int = 5000, shape: tuple[int, ...] = (5, 5)
+) -> BufferRecord:
+    return BufferRecord(handle, shape, "float32", nbytes, state, owners, len(owners))
 
 
 def saved(graph_id: int, name: str = "step: constant 0") -> Owner:
@@ -88,6 +90,23 @@ def test_constants_kept_by_several_graphs_of_a_function_in_buffers_of_their_own(
     graphs = graphs_of(traced(1), traced(2, inputs=(argument("y"),)))
     (only,) = advice(graphs, [buffer(1, saved(1)), buffer(2, saved(2))])
     assert (only.kind, only.graph_ids, only.nbytes) == ("constant", (1, 2), 5000)
+
+
+def test_constants_kept_by_different_functions_may_be_one() -> None:
+    """Given two cells that each make a constant of one shape, and a third with another."""
+    graphs = graphs_of(traced(1, function="a"), traced(2, function="b"), traced(3, function="c"))
+    buffers = [buffer(1, saved(1)), buffer(2, saved(2)), buffer(3, saved(3), shape=(2, 625))]
+    (only,) = advice(graphs, buffers)
+    assert (only.kind, only.graph_ids, only.nbytes) == ("constant", (1, 2), 5000)
+    assert only.text.startswith("a and b keep 2 buffers of float32 ")
+    assert advice(graphs, [buffer(1, saved(1), saved(2))]) == []
+
+
+def test_functions_with_several_buffers_of_a_shape_are_not_suspected() -> None:
+    """Given weights kept as constants: which of two functions' might be equal cannot be said."""
+    graphs = graphs_of(traced(1, function="a"), traced(2, function="b"))
+    kept = [buffer(1, saved(1)), buffer(2, saved(1, "a: constant 1")), buffer(3, saved(2))]
+    assert advice(graphs, kept) == []
 
 
 def test_small_constants_are_not_worth_a_word() -> None:
