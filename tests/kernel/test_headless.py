@@ -141,6 +141,11 @@ def test_the_magic_under_time_and_capture(kernel: Kernel) -> None:
     kernel.check("%%capture kept\n%%xla_compile\nprint('captured')\nt = (x * 4).sum()")
     assert "captured" in kernel.value("kept.stdout")
     assert kernel.value("t.item()") == 24.0
+    below = kernel.check("%%xla_compile\n%%time\nu = (x * 6).sum()\nprint('inside')")
+    assert "inside" in below.stdout
+    assert "Wall time" in below.stdout
+    assert below.stdout.splitlines()[-1].startswith("1 graph ")
+    assert kernel.value("u.item()") == 36.0
 
 
 SCRIPT = """

@@ -1,7 +1,7 @@
 """Tracebacks that begin at the user's line.
 
-A compiled block adds frames of its own between the cell and the user's code. They are left out when
-IPython renders the error; the exception itself stays the user's own object.
+A compiled block adds frames of its own between the cell and the user's code, and what the backend says comes
+from deep below. They are left out when IPython renders the error; the exception itself stays the user's own object.
 """
 
 from __future__ import annotations
@@ -10,10 +10,14 @@ import os
 import types
 from typing import TYPE_CHECKING
 
+import torch
+
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
 _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_PACKAGE = os.path.dirname(os.path.dirname(_OURS)) + os.sep
+_TORCH = os.path.dirname(torch.__file__) + os.sep
 _DYNAMO = (os.path.join("torch", "_dynamo", ""), os.path.join("torch", "_compile.py"))
 _IPYTHON = (os.path.join("IPython", "core", ""), os.path.join("ipykernel", ""))
 
@@ -34,7 +38,7 @@ def shorten(error: BaseException, ip: InteractiveShell) -> None:
         whole = [(link, link.__traceback__) for link in _chained(error)]
         try:
             for link, traceback in whole:
-                link.__traceback__ = user_frames(traceback)
+                link.__traceback__ = user_frames(traceback, isinstance(link, RuntimeError))
             lines: list[str] = ip.InteractiveTB.structured_traceback(
                 type(error), error, error.__traceback__, tb_offset=0
             )
@@ -58,8 +62,11 @@ def _chained(error: BaseException) -> list[BaseException]:
     return found
 
 
-def user_frames(traceback: types.TracebackType | None) -> types.TracebackType | None:
-    """A copy of `traceback` without the frames of IPython, Dynamo's wrappers and ours."""
+def user_frames(traceback: types.TracebackType | None, meant: bool = False) -> types.TracebackType | None:
+    """A copy of `traceback` without the frames of IPython, Dynamo's wrappers and ours.
+
+    `meant`: what the backend raised is meant for the user, who need not see how it came there.
+    """
     kept: list[types.TracebackType] = []
     site: types.TracebackType | None = None
     hidden = False
@@ -73,6 +80,9 @@ def user_frames(traceback: types.TracebackType | None) -> types.TracebackType | 
             hidden = False
             kept.append(traceback)
         traceback = traceback.tb_next
+    if meant and kept and kept[-1].tb_frame.f_code.co_filename.startswith(_PACKAGE):
+        while kept and kept[-1].tb_frame.f_code.co_filename.startswith((_PACKAGE, _TORCH)):
+            kept.pop()
     if site is not None and not kept:
         # Raised before the user's code ran at all: the calling line is the best there is.
         kept = [site]

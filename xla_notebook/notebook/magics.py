@@ -22,6 +22,9 @@ _FIRST_LINE = (
     " %xla_compile model(x)"
 )
 
+_AROUND = ("time", "timeit", "capture", "prun")
+"""Cell magics that run what is below them as Python: above ``%%xla_compile`` they mean the same as below it."""
+
 
 class Magics:
     """The functions behind the magics of one shell."""
@@ -33,6 +36,11 @@ class Magics:
 
     def compile_cell(self, line: str, cell: str) -> Coroutine[Any, Any, None] | None:
         chosen = options.parse(line)
+        outer, _, rest = cell.lstrip("\n").partition("\n")
+        name, _, arguments = outer.removeprefix("%%").partition(" ")
+        if outer.startswith("%%") and name in _AROUND:
+            self._ip.run_cell_magic(name, arguments, f"%%xla_compile {line}\n{rest}")
+            return None
         # A rehearsal is of the cell that runs afterwards.
         words = [word for word in line.split(" ") if word != "--no-run"]
         first = f"%%xla_compile {' '.join(words)}".rstrip()
