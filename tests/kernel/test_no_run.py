@@ -224,6 +224,16 @@ def test_what_another_backend_compiled_is_not_reached(kernel: Kernel) -> None:
     assert "it is compiled by the backend openxla" in rehearse(kernel, "out = model(data[0][0].to(dev))")
 
 
+def test_an_object_that_cannot_be_made_without_what_cannot_be_copied(kernel: Kernel) -> None:
+    kernel.check(
+        "import threading\nclass Holder:\n    def __init__(self, lock):\n"
+        "        self.lock, self.n = lock, 1 + lock.locked()\n"
+        "    def __reduce__(self):\n        return Holder, (self.lock,)\nholder = Holder(threading.Lock())"
+    )
+    said = rehearse(kernel, "y = x * holder.n\nz = x.sin()")
+    assert "line 2 (`y = x * holder.n` a lock cannot be copied" in said
+
+
 def test_another_thread_computes_meanwhile(kernel: Kernel) -> None:
     kernel.check(
         "import threading\ngot, over = [], threading.Event()\n"
