@@ -37,6 +37,12 @@ READS = {
     "__index__": "use as an index",
     "__complex__": "complex()",
     "__repr__": "the printed text",
+    "equal": ".equal()",
+    "allclose": ".allclose()",
+    "is_nonzero": ".is_nonzero()",
+    "nonzero": ".nonzero()",
+    "masked_select": ".masked_select()",
+    "type": ".type()",
 }
 # Counting the operators of a graph takes longer than hashing it, and loops read the same graph again and again.
 _COUNTS_KEPT = 256

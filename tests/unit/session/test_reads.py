@@ -60,6 +60,12 @@ READERS: list[tuple[Callable[[torch.Tensor], Any], str, int]] = [
     (lambda x: (x * 2 + 1).numpy(force=True), ".numpy()", 2),
     (lambda x: (x * 2 + 1).tolist(), ".tolist()", 2),
     (lambda x: 3.0 in (x * 2), ".item()", 3),
+    (lambda x: (x * 2 + 1).equal(x), ".equal()", 2),
+    (lambda x: (x * 2 + 1).allclose(x), ".allclose()", 2),
+    (lambda x: (x * 2).sum().is_nonzero(), ".is_nonzero()", 2),
+    (lambda x: (x * 2 - 1).nonzero().shape, ".nonzero()", 2),
+    (lambda x: (x * 2 - 1).masked_select(x > 2).shape, ".masked_select()", 2),
+    (lambda x: (x * 2 + 1).type(torch.FloatTensor), ".type()", 2),
 ]
 
 
