@@ -19,10 +19,15 @@ from xla_notebook.backend import observer
 from xla_notebook.notebook.board import Board
 from xla_notebook.notebook.report import title, titles
 from xla_notebook.protocol import encode, messages
+from xla_notebook.session.buffers import Ledger
 from xla_notebook.session.store import Session
 
 PUSH_S = 0.1
 """Seconds between two pushes to a page, at least."""
+PUSH_SHARE = 100
+"""A push that took 1 ms allows the next one after 100 ms: it takes 1 % of a running cell's time, as a rule."""
+PUSH_MOST_S = 1.0
+"""Seconds that a push may keep the next one waiting for that reason, at most."""
 UNHEARD_S = 0.5
 """The same for a page that cannot say how far it is before the cell has ended."""
 QUIET_S = 0.5
@@ -31,8 +36,8 @@ AHEAD = 3
 """Pushes on their way to a page, at most."""
 SNAPSHOT_EVENTS = 1_000
 """Events in a snapshot, and the most in a delta. A page asks for older ones."""
-LOOK_SHARE = 50
-"""A look at the buffers while a cell runs that took 1 ms allows the next one after 50 ms: 2 % at most."""
+LOOK_SHARE = 100
+"""A look at the buffers while a cell runs that took 1 ms allows the next one after 100 ms: 1 % at most."""
 LOOK_S = 0.5
 """Seconds between two looks while a cell runs, at least."""
 
@@ -79,6 +84,7 @@ class Feed(observer.Observer):
         self._wake = threading.Event()
         self._stopped = False
         self._look_next_s = 0.0
+        self._ledger: Ledger | None = None
         self._look_again = False
         self.between: Callable[[Callable[[], None]], None] | None = None
         """Does what must not overlap with a cell; None where there are no cells."""
@@ -143,9 +149,14 @@ class Feed(observer.Observer):
         """Look at the buffers. To be called between cells, or by the thread that runs them."""
         started = time.monotonic()
         ledger = self._session.buffers(self._session.namespace, self._error())
-        rows = encode.buffers(ledger.buffers)
+        # Where nothing has changed, the session gives the ledger of the last look.
+        rows = None if ledger is self._ledger else encode.buffers(ledger.buffers)
         with self._lock:
-            self._board.take(rows, ledger.complete, time.time() * 1000)
+            if rows is None:
+                self._board.looked_ms = time.time() * 1000
+            else:
+                self._board.take(rows, ledger.complete, time.time() * 1000)
+            self._ledger = ledger
             self._look_again = not ledger.sent
         took = time.monotonic() - started
         self._look_next_s = time.monotonic() + max(LOOK_S, LOOK_SHARE * took)
@@ -204,6 +215,7 @@ class Feed(observer.Observer):
     def _push(self, channel: Channel) -> None:
         # What is wrong with one page must not end the others, nor go unnoticed.
         message: messages.Push | messages.Failed | None
+        started = time.thread_time()  # what the cell loses, not what the thread waited for
         try:
             message = self._next(channel)
         except Exception as error:
@@ -217,6 +229,10 @@ class Feed(observer.Observer):
         except Exception:
             _log.exception("A page could not be reached and gets no more updates.")
             self.remove(channel)
+        if self._session.running is not None:
+            rest = min(PUSH_SHARE * (time.thread_time() - started), PUSH_MOST_S)
+            with self._lock:
+                channel.next_s = max(channel.next_s, time.monotonic() + rest)
 
     def _next(self, channel: Channel) -> messages.Snapshot | messages.Delta | None:
         """What `channel` gets now, if it is its turn and there is anything."""
