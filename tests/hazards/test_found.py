@@ -1,10 +1,15 @@
-"""What generated programs found (see test_differential.py), each reduced to a few lines."""
+"""What generated programs (see test_differential.py) and sweeps over all operators found, reduced to a few lines."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
+import torch.nn.functional as F
 import torch_xla
+from hazards.harness import same_as_eager, values
+from torch import Tensor
 
 WIDENED = [
     (torch.bfloat16, torch.float32),
@@ -41,3 +46,51 @@ def test_where_promotes() -> None:
     compiled = torch.compile(choose, backend="xla_notebook", dynamic=False)
     got = compiled(condition.to(device), x.to(device), y.to(device))
     assert torch.equal(got.cpu(), choose(condition, x, y))
+
+
+INDICES: dict[str, Callable[[Tensor], object]] = {
+    "cummax": lambda x: x.cummax(1),
+    "cummin": lambda x: x[0].cummin(0).indices,
+    "max_pool1d": lambda x: F.max_pool1d(x[0], 2, return_indices=True),
+    "max_pool2d": lambda x: F.max_pool2d(x, 3, 2, 1, return_indices=True),
+    "max_pool3d": lambda x: F.max_pool3d(x[None], 2, return_indices=True),
+    "adaptive": lambda x: F.adaptive_max_pool2d(x, 2, return_indices=True),
+    "used": lambda x: F.max_pool2d(x, 2, return_indices=True)[1] * 2**31,
+}
+
+
+@pytest.mark.parametrize("name", INDICES)
+def test_indices_are_int64(name: str) -> None:
+    same_as_eager(INDICES[name], lambda call, device: [values(2, 4, 4, 4, seed=call, device=device)])
+
+
+def test_chunks_are_padded_and_joined() -> None:
+    def join(x: Tensor, y: Tensor) -> Tensor:
+        return torch._chunk_cat([x, y], 0, 2)
+
+    same_as_eager(join, lambda call, d: [values(3, 2, seed=call, device=d), values(4, 5, seed=call, device=d)])
+
+
+@pytest.mark.parametrize("momentum", [0.1, 1.0])
+@pytest.mark.parametrize("shape", [(2, 3), (2, 3, 2, 2)], ids=str)
+def test_running_variance_is_that_of_a_sample(shape: tuple[int, ...], momentum: float) -> None:
+    def norm(device: torch.device) -> torch.nn.Module:
+        kind = torch.nn.BatchNorm1d if len(shape) == 2 else torch.nn.BatchNorm2d
+        return kind(3, momentum=momentum).to(device)
+
+    same_as_eager(
+        lambda module, x: module(x),
+        lambda call, device: [values(*shape, seed=call, device=device)],
+        state=norm,
+        calls=3,
+        rtol=1e-3,
+    )
+
+
+def test_running_variance_of_each_instance() -> None:
+    same_as_eager(
+        lambda module, x: module(x),
+        lambda call, device: [values(2, 3, 2, 2, seed=call, device=device)],
+        state=lambda device: torch.nn.InstanceNorm2d(3, track_running_stats=True).to(device),
+        rtol=1e-3,
+    )

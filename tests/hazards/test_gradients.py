@@ -485,6 +485,22 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], Inputs]] = {
         ),
         lambda: [values(3, 4)],
     ),
+    "average-with-a-divisor": (
+        lambda x: (
+            F.avg_pool2d(x, 3, 2, 1, True, False, 4),
+            F.avg_pool2d(x[0], (3, 2), (2, 3), (1, 0), False, True, 5),
+            F.avg_pool3d(x, 2, 2, 1, True, True, 3),
+        ),
+        lambda: [values(2, 3, 6, 7)],
+    ),
+    "bounds-that-broadcast": (
+        lambda x, low, high: (x.clamp(low, high), x.clamp(min=low), x.clamp(max=high)),
+        lambda: [values(2, 3, 4), values(3, 1, seed=1) - 1, values(4, seed=2) + 1],
+    ),
+    "batch-of-factors": (
+        lambda x: (torch.linalg.svdvals(x), torch.linalg.pinv(x), torch.linalg.matrix_norm(x, "nuc")),
+        lambda: [values(3, 5, 4)],
+    ),
     "in-place-shapes": (
         lambda x: (
             (x + 1).squeeze_(),

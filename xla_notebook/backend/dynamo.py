@@ -21,11 +21,11 @@ choose_device()
 from xla_notebook.backend import barriers, substitutes  # noqa: E402
 from xla_notebook.backend.cache import Origin  # noqa: E402
 from xla_notebook.backend.config import validate  # noqa: E402
+from xla_notebook.backend.decompositions import DECOMPOSITIONS  # noqa: E402
 from xla_notebook.backend.donation import DynamoFrame, dynamo_frame  # noqa: E402
 from xla_notebook.backend.function import CompiledFunction  # noqa: E402
 from xla_notebook.backend.observer import GraphKind  # noqa: E402
 from xla_notebook.backend.program import is_on_xla  # noqa: E402
-from xla_notebook.backend.substitutes import DECOMPOSITIONS  # noqa: E402
 
 # Here, not at the first compile: Dynamo needs it before it calls any backend.
 substitutes.install()

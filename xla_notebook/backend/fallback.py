@@ -19,6 +19,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from xla_notebook.backend.program import HostStep, Output, Program, Segment, tensors_of
+from xla_notebook.backend.substitutes import wrong_on_xla
 
 # Namespaces whose XLA kernels are lazy and free of side effects. Everything else is somebody's own code.
 _LAZY_NAMESPACES = frozenset({"aten", "prims", "prim", "xla", "_c10d_functional", "quantized_decomposed"})
@@ -112,7 +113,7 @@ class _Splitter:
             return "updates its argument in place"
         if self._cpu_result(node):
             return None if self._is_constant(node) else "works on the CPU"
-        return None if _lowers(target) else "no XLA lowering"
+        return wrong_on_xla(node) if _lowers(target) else "no XLA lowering"
 
     def _normalise(self) -> tuple[tuple[Node, ...], list[Node], Node]:
         """Take donation marks and final in-place updates out of the work."""

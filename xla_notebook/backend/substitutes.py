@@ -6,13 +6,11 @@ Each says what fails without it. They change nothing for other devices.
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch._C import DispatchKey
-from torch._decomp import decompositions
 from torch._higher_order_ops.auto_functionalize import (
     _generate_new_op_kwargs_from_bases,
     auto_functionalized_v2,
@@ -24,118 +22,7 @@ from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.utils._pytree import tree_map
 
 from xla_notebook.backend import runtime
-
-# Dropout under autograd. torch_xla's kernel of `native_dropout` gives a mask that says it is boolean but
-# holds 0 and 1/(1-p), so `native_dropout_backward` scales twice: with p=0.5 the gradient is 4 where 2 is
-# right, under every backend that goes through AOTAutograd (lazy mode takes another way).
-
-
-def _dropout(input: torch.Tensor, p: float, train: bool | None) -> tuple[torch.Tensor, torch.Tensor]:
-    if train is False or p == 0:
-        return input.clone(), torch.ones_like(input, dtype=torch.bool)
-    if p == 1:
-        return torch.zeros_like(input), torch.zeros_like(input, dtype=torch.bool)
-    # Drawn in float32: a narrower type has too few values below p.
-    mask = torch.rand_like(input, dtype=torch.float32) >= p
-    return input * mask.to(input.dtype) * (1 / (1 - p)), mask
-
-
-def _dropout_backward(grad_output: torch.Tensor, mask: torch.Tensor, scale: float) -> torch.Tensor:
-    return grad_output * mask.to(grad_output.dtype) * scale
-
-
-def _batch_norm_backward(*args: Any) -> Any:
-    """In evaluation torch_xla's kernel fails for want of a batch mean; in training it is left alone."""
-    train = args[7]
-    return NotImplemented if train else decompositions.native_batch_norm_backward(*args)
-
-
-def _norm(input: torch.Tensor, p: float | None = 2, *args: Any) -> Any:
-    """torch_xla's `norm` is wrong for an infinite p; its `vector_norm` is right."""
-    return torch.linalg.vector_norm(input, p, *args) if p in (math.inf, -math.inf) else NotImplemented
-
-
-def _count_nonzero(input: torch.Tensor, dim: Any = None) -> torch.Tensor:
-    """torch_xla's kernel gives the wrong shape for a dimension."""
-    return (input != 0).sum(dim=dim)
-
-
-def _slogdet(matrix: torch.Tensor) -> Any:
-    """torch_xla's kernel gives no LU factors, which the gradient needs (of ``logdet``, too)."""
-    if not torch.is_grad_enabled():
-        return NotImplemented
-    # Of the transpose where PyTorch's own kernel takes that, because the gradient's formula counts on it.
-    transposed = matrix.is_contiguous() and not matrix.is_complex()
-    factors, pivots, _ = torch.linalg.lu_factor_ex(matrix.mT if transposed else matrix)
-    diagonal = factors.diagonal(dim1=-2, dim2=-1)
-    swaps = (pivots != torch.arange(1, matrix.shape[-1] + 1, device=matrix.device)).sum(-1)
-    return diagonal.sgn().prod(-1) * (1 - 2 * (swaps % 2)), diagonal.abs().log().sum(-1), factors, pivots
-
-
-# `as_strided` and its like. torch_xla's kernels take every window whose smallest stride is 1 for one without gaps:
-# ``x.as_strided((2, 2), (4, 1))`` has the wrong gradient, and written to through it, `x` gets the wrong values. A
-# slice's place in the memory of its base they do not know.
-
-
-def _memory_and_window(
-    input: torch.Tensor, size: list[int], stride: list[int], offset: int | None
-) -> tuple[torch.Tensor, list[int], torch.Tensor]:
-    """A tensor's elements as they lie in memory, its dimensions from the outermost to the innermost there, and the
-    place in that memory of each element of the window, int64[*size]."""
-    order = sorted(range(input.dim()), key=lambda d: (input.stride(d), input.size(d)), reverse=True)
-    inside = input.permute(order)
-    first = 0 if offset is None else offset - input.storage_offset()
-    last = first + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
-    if not inside.is_contiguous() or first < 0 or last >= input.numel():
-        raise NotImplementedError(
-            f"as_strided({size}, {stride}, {offset}) of a view (shape {list(input.shape)}, strides "
-            f"{list(input.stride())}, offset {input.storage_offset()}) reaches outside of it, and an XLA tensor has no "
-            "memory around it; call as_strided on the tensor that the view was taken from, or index it"
-        )
-    window: Any = torch.zeros(size, dtype=torch.int64, device=input.device) + first
-    for d, (n, step) in enumerate(zip(size, stride, strict=True)):
-        window = window + (torch.arange(n, device=input.device) * step).reshape(-1, *[1] * (len(size) - d - 1))
-    return inside.reshape(-1), order, window
-
-
-def _as_strided(input: torch.Tensor, size: list[int], stride: list[int], offset: int | None = None) -> Any:
-    if 0 in size:
-        return NotImplemented
-    memory, _, window = _memory_and_window(input, size, stride, offset)
-    return torch.ops.aten.index(memory, [window])  # a 0-dim `memory[window]` would read its value
-
-
-def _as_strided_scatter(
-    input: torch.Tensor, src: torch.Tensor, size: list[int], stride: list[int], offset: int | None = None
-) -> Any:
-    if 0 in size:
-        return NotImplemented
-    memory, order, window = _memory_and_window(input, size, stride, offset)
-    written = memory.index_put([window], src.to(input.dtype)).reshape([input.size(d) for d in order])
-    return written.permute([order.index(d) for d in range(input.dim())])
-
-
-DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
-    torch.ops.aten._linalg_slogdet.default: _slogdet,
-    torch.ops.aten.as_strided.default: _as_strided,
-    torch.ops.aten.as_strided_copy.default: _as_strided,
-    torch.ops.aten.as_strided_scatter.default: _as_strided_scatter,
-    torch.ops.aten.native_dropout.default: _dropout,
-    torch.ops.aten.native_dropout_backward.default: _dropout_backward,
-    # torch_xla's kernel takes the input for the result, which is right only where the two agree in sign.
-    torch.ops.aten.elu_backward.default: decompositions.elu_backward,
-    torch.ops.aten.native_batch_norm_backward.default: _batch_norm_backward,
-    torch.ops.aten.count_nonzero.default: _count_nonzero,
-    torch.ops.aten.count_nonzero.dim_IntList: _count_nonzero,
-    # torch_xla's kernels divide, which rounds negative numbers the other way, and give 0 for a tensor of shifts.
-    torch.ops.aten.__rshift__.Scalar: torch.ops.aten.bitwise_right_shift.Tensor_Scalar,
-    torch.ops.aten.__rshift__.Tensor: torch.ops.aten.bitwise_right_shift.Tensor,
-    torch.ops.aten.__lshift__.Scalar: torch.ops.aten.bitwise_left_shift.Tensor_Scalar,
-    torch.ops.aten.__lshift__.Tensor: torch.ops.aten.bitwise_left_shift.Tensor,
-    torch.ops.aten.norm.Scalar: _norm,
-    torch.ops.aten.norm.ScalarOpt_dim: _norm,
-}
-
+from xla_notebook.backend.decompositions import DECOMPOSITIONS
 
 # Activation checkpointing with dropout. AOTAutograd keeps the random state of the forward pass for the
 # recomputation through two higher-order operators that have no kernel for torch_xla's functional
@@ -192,10 +79,31 @@ def _auto_functionalized(operator: torch._ops.OpOverload, **kwargs: Any) -> Any:
     return (*outputs, *new_bases)
 
 
+# Factors of several matrices at once, whose shapes torch_xla gets wrong.
+
+_WRONG_IN_A_BATCH = (torch.ops.aten._linalg_svd.default, torch.ops.aten.linalg_pinv.atol_rtol_tensor)
+
+
+def wrong_on_xla(node: torch.fx.Node) -> str | None:
+    """Why an operator that has an XLA kernel must run on the host all the same, or None."""
+    wrong = node.target in _WRONG_IN_A_BATCH and node.all_input_nodes[0].meta["val"].dim() > 2
+    return "wrong for a batch in torch_xla" if wrong else None
+
+
+def _on_cpu(operator: Callable[..., Any]) -> Callable[..., Any]:
+    def run(matrices: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        moved = tree_map(lambda a: a.cpu() if isinstance(a, torch.Tensor) else a, (matrices, *args))
+        options = tree_map(lambda a: a.cpu() if isinstance(a, torch.Tensor) else a, kwargs)
+        return tree_map(lambda result: result.to(matrices.device), operator(*moved, **options))
+
+    return run
+
+
 HOST_KERNELS: dict[Any, Callable[..., Any]] = {
     run_and_save_rng_state: _run_and_save_seed,
     run_with_rng_state: _run_with_seed,
     auto_functionalized_v2: _auto_functionalized,
+    **{operator: _on_cpu(operator) for operator in _WRONG_IN_A_BATCH},
 }
 
 
@@ -253,6 +161,28 @@ def with_a_dimension(target: Any, args: Any) -> Any:
 def of_shape(results: Any, declared: Any) -> Any:
     """An operator's results, in the shapes that the graph says."""
     return tree_map(lambda result, model: result.reshape(model.shape), results, declared)
+
+
+# Results that torch_xla gives otherwise than PyTorch. In training it averages BatchNorm's biased variance, PyTorch
+# that of a sample; its indices of poolings say that they are int64, and are int32.
+
+_INDICES = (
+    torch.ops.aten.max_pool2d_with_indices.default,
+    torch.ops.aten.max_pool3d_with_indices.default,
+    torch.ops.aten.adaptive_max_pool2d.default,
+)
+
+
+def as_pytorch_gives(target: Any, args: Any, results: Any) -> Any:
+    """An operator's results, put right where torch_xla's differ."""
+    if target in _INDICES:
+        return results[0], results[1] + 0  # with an int64, so XLA makes it one
+    if target is torch.ops.aten._native_batch_norm_legit_functional.default:
+        input, old, training, momentum, new = args[0], args[4], args[5], args[6], results[4]
+        count = input.numel() // max(input.shape[1], 1)
+        if training and old is not None and count > 1:
+            return (*results[:4], new + (new - (1 - momentum) * old) / (count - 1))
+    return results
 
 
 # Operators that give no elements. Some end the process (``torch.empty(0, 3).roll(1, 0)`` divides by zero), some are

@@ -41,7 +41,13 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from xla_notebook.backend import barriers, rehearsal, runtime
 from xla_notebook.backend.program import Segment, is_on_xla, source_place, tensors_of
-from xla_notebook.backend.substitutes import of_shape, with_a_dimension, with_pytorch_types, without_elements
+from xla_notebook.backend.substitutes import (
+    as_pytorch_gives,
+    of_shape,
+    with_a_dimension,
+    with_pytorch_types,
+    without_elements,
+)
 
 
 class HostNodes(Exception):
@@ -251,6 +257,7 @@ class _Recording:
                     raise
                 found[node.name] = "fell back to the host"
                 break
+            env[node] = as_pytorch_gives(node.target, args, env[node])
             if widened is not args:
                 env[node] = of_shape(env[node], node.meta["val"])
             if env[node] is None and isinstance(node.meta.get("val"), torch.Tensor):
@@ -353,6 +360,8 @@ def _as_declared(value: torch.Tensor, node: Node) -> torch.Tensor:
         return value
     if computed.is_floating_point and torch.promote_types(computed, declared) == declared:
         return value
+    if not computed.is_floating_point and torch.promote_types(computed, declared) == declared:
+        return value + 0  # which is declared as the tensor is; torch_xla cannot lower a cast of such an integer
     # The first cast is empty, but lets the second one be recorded.
     return value.to(computed).to(declared)
 
