@@ -1,0 +1,200 @@
+"""Operators that AOTAutograd takes apart before they reach torch_xla, because its kernels of them are wrong.
+
+Each says what is wrong without it. Other kernels' faults, which show only when they are called, are in
+`substitutes`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch._decomp import decompositions
+
+# Dropout under autograd. torch_xla's kernel of `native_dropout` gives a mask that says it is boolean but
+# holds 0 and 1/(1-p), so `native_dropout_backward` scales twice: with p=0.5 the gradient is 4 where 2 is
+# right, under every backend that goes through AOTAutograd (lazy mode takes another way).
+
+
+def _dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
+    if train is False or p == 0:
+        return input.clone(), torch.ones_like(input, dtype=torch.bool)
+    if p == 1:
+        return torch.zeros_like(input), torch.zeros_like(input, dtype=torch.bool)
+    # Drawn in float32: a narrower type has too few values below p.
+    mask = torch.rand_like(input, dtype=torch.float32) >= p
+    return input * mask.to(input.dtype) * (1 / (1 - p)), mask
+
+
+def _dropout_backward(grad_output: Tensor, mask: Tensor, scale: float) -> Tensor:
+    return grad_output * mask.to(grad_output.dtype) * scale
+
+
+def _batch_norm_backward(*args: Any) -> Any:
+    """In evaluation torch_xla's kernel fails for want of a batch mean; in training it is left alone."""
+    train = args[7]
+    return NotImplemented if train else decompositions.native_batch_norm_backward(*args)
+
+
+def _norm(input: Tensor, p: float | None = 2, *args: Any) -> Any:
+    """torch_xla's `norm` is wrong for an infinite p; its `vector_norm` is right."""
+    return torch.linalg.vector_norm(input, p, *args) if p in (math.inf, -math.inf) else NotImplemented
+
+
+def _count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
+    """torch_xla's kernel gives the wrong shape for a dimension."""
+    return (input != 0).sum(dim=dim)
+
+
+def _slogdet(matrix: Tensor) -> Any:
+    """torch_xla's kernel gives no LU factors, which the gradient needs (of ``logdet``, too)."""
+    if not torch.is_grad_enabled():
+        return NotImplemented
+    # Of the transpose where PyTorch's own kernel takes that, because the gradient's formula counts on it.
+    transposed = matrix.is_contiguous() and not matrix.is_complex()
+    factors, pivots, _ = torch.linalg.lu_factor_ex(matrix.mT if transposed else matrix)
+    diagonal = factors.diagonal(dim1=-2, dim2=-1)
+    swaps = (pivots != torch.arange(1, matrix.shape[-1] + 1, device=matrix.device)).sum(-1)
+    return diagonal.sgn().prod(-1) * (1 - 2 * (swaps % 2)), diagonal.abs().log().sum(-1), factors, pivots
+
+
+def _clamp(input: Tensor, low: Tensor | None = None, high: Tensor | None = None) -> Tensor:
+    """torch_xla's kernels do not broadcast the bounds."""
+    if low is not None:
+        input = torch.maximum(input, low)
+    return input if high is None else torch.minimum(input, high)
+
+
+# Average pooling with a divisor of the user's: torch_xla divides by the number of elements in the window.
+
+
+def _padded_for(
+    input: Tensor, kernel: list[int], stride: list[int], padding: list[int], ceil: bool
+) -> tuple[list[int], list[int], list[int]]:
+    """Kernel and stride of each dimension, and what `pad` has to add so that all windows are whole."""
+    n = input.dim() - 2 if input.dim() > len(kernel) + 1 else input.dim() - 1
+    kernel, stride, padding = (list(v) * n if len(v) == 1 else list(v) for v in (kernel, stride or kernel, padding))
+    pads: list[int] = []
+    for size, k, step, p in zip(input.shape[-n:], kernel, stride, padding, strict=True):
+        windows = (size + 2 * p - k + (step - 1 if ceil else 0)) // step + 1
+        if ceil and (windows - 1) * step >= size + p:
+            windows -= 1  # it would begin in the padding on the right
+        pads = [p, max((windows - 1) * step + k - size - p, p), *pads]
+    return kernel, stride, pads
+
+
+def _avg_pool(pool: Callable[..., Tensor]) -> Callable[..., Any]:
+    def decomposed(
+        input: Tensor,
+        kernel_size: list[int],
+        stride: list[int] = (),  # type: ignore[assignment]
+        padding: list[int] = (0,),  # type: ignore[assignment]
+        ceil_mode: bool = False,
+        _count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> Any:
+        if divisor_override is None:
+            return NotImplemented
+        kernel, stride, pads = _padded_for(input, kernel_size, stride, padding, ceil_mode)
+        return pool(F.pad(input, pads), kernel, stride) * (math.prod(kernel) / divisor_override)
+
+    return decomposed
+
+
+def _avg_pool_backward(backward: Callable[..., Tensor]) -> Callable[..., Any]:
+    def decomposed(
+        grad_output: Tensor,
+        input: Tensor,
+        kernel_size: list[int],
+        stride: list[int],
+        padding: list[int],
+        ceil_mode: bool,
+        _count_include_pad: bool,
+        divisor_override: int | None,
+    ) -> Any:
+        if divisor_override is None:
+            return NotImplemented
+        kernel, stride, pads = _padded_for(input, kernel_size, stride, padding, ceil_mode)
+        grad_output = grad_output * (math.prod(kernel) / divisor_override)
+        grad = backward(grad_output, F.pad(input, pads), kernel, stride, [0] * len(kernel), False, True, None)
+        return F.pad(grad, [-pad for pad in pads])
+
+    return decomposed
+
+
+# `as_strided` and its like. torch_xla's kernels take every window whose smallest stride is 1 for one without gaps:
+# ``x.as_strided((2, 2), (4, 1))`` has the wrong gradient, and written to through it, `x` gets the wrong values. A
+# slice's place in the memory of its base they do not know.
+
+
+def _memory_and_window(
+    input: Tensor, size: list[int], stride: list[int], offset: int | None
+) -> tuple[Tensor, list[int], Tensor]:
+    """A tensor's elements as they lie in memory, its dimensions from the outermost to the innermost there, and the
+    place in that memory of each element of the window, int64[*size]."""
+    order = sorted(range(input.dim()), key=lambda d: (input.stride(d), input.size(d)), reverse=True)
+    inside = input.permute(order)
+    first = 0 if offset is None else offset - input.storage_offset()
+    last = first + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
+    if not inside.is_contiguous() or first < 0 or last >= input.numel():
+        raise NotImplementedError(
+            f"as_strided({size}, {stride}, {offset}) of a view (shape {list(input.shape)}, strides "
+            f"{list(input.stride())}, offset {input.storage_offset()}) reaches outside of it, and an XLA tensor has no "
+            "memory around it; call as_strided on the tensor that the view was taken from, or index it"
+        )
+    window: Any = torch.zeros(size, dtype=torch.int64, device=input.device) + first
+    for d, (n, step) in enumerate(zip(size, stride, strict=True)):
+        window = window + (torch.arange(n, device=input.device) * step).reshape(-1, *[1] * (len(size) - d - 1))
+    return inside.reshape(-1), order, window
+
+
+def _as_strided(input: Tensor, size: list[int], stride: list[int], offset: int | None = None) -> Any:
+    if 0 in size:
+        return NotImplemented
+    memory, _, window = _memory_and_window(input, size, stride, offset)
+    return torch.ops.aten.index(memory, [window])  # a 0-dim `memory[window]` would read its value
+
+
+def _as_strided_scatter(
+    input: Tensor, src: Tensor, size: list[int], stride: list[int], offset: int | None = None
+) -> Any:
+    if 0 in size:
+        return NotImplemented
+    memory, order, window = _memory_and_window(input, size, stride, offset)
+    written = memory.index_put([window], src.to(input.dtype)).reshape([input.size(d) for d in order])
+    return written.permute([order.index(d) for d in range(input.dim())])
+
+
+DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
+    torch.ops.aten._linalg_slogdet.default: _slogdet,
+    torch.ops.aten.as_strided.default: _as_strided,
+    torch.ops.aten.as_strided_copy.default: _as_strided,
+    torch.ops.aten.as_strided_scatter.default: _as_strided_scatter,
+    torch.ops.aten.native_dropout.default: _dropout,
+    torch.ops.aten.native_dropout_backward.default: _dropout_backward,
+    # torch_xla's kernel takes the input for the result, which is right only where the two agree in sign.
+    torch.ops.aten.elu_backward.default: decompositions.elu_backward,
+    torch.ops.aten.native_batch_norm_backward.default: _batch_norm_backward,
+    torch.ops.aten.count_nonzero.default: _count_nonzero,
+    torch.ops.aten.count_nonzero.dim_IntList: _count_nonzero,
+    # torch_xla's kernels divide, which rounds negative numbers the other way, and give 0 for a tensor of shifts.
+    torch.ops.aten.__rshift__.Scalar: torch.ops.aten.bitwise_right_shift.Tensor_Scalar,
+    torch.ops.aten.__rshift__.Tensor: torch.ops.aten.bitwise_right_shift.Tensor,
+    torch.ops.aten.__lshift__.Scalar: torch.ops.aten.bitwise_left_shift.Tensor_Scalar,
+    torch.ops.aten.__lshift__.Tensor: torch.ops.aten.bitwise_left_shift.Tensor,
+    torch.ops.aten.clamp.Tensor: _clamp,
+    torch.ops.aten.clamp_min.Tensor: _clamp,
+    torch.ops.aten.clamp_max.Tensor: lambda input, high: _clamp(input, None, high),
+    torch.ops.aten.avg_pool2d.default: _avg_pool(F.avg_pool2d),
+    torch.ops.aten.avg_pool3d.default: _avg_pool(F.avg_pool3d),
+    torch.ops.aten.avg_pool2d_backward.default: _avg_pool_backward(torch.ops.aten.avg_pool2d_backward),
+    torch.ops.aten.avg_pool3d_backward.default: _avg_pool_backward(torch.ops.aten.avg_pool3d_backward),
+    # torch_xla's kernel mixes the chunks up.
+    torch.ops.aten._chunk_cat.default: decompositions._chunk_cat,
+    torch.ops.aten.norm.Scalar: _norm,
+    torch.ops.aten.norm.ScalarOpt_dim: _norm,
+}
