@@ -107,6 +107,17 @@ def test_optimizers_that_are_gone_do_not_use_up_the_recompile_budget(kernel: Ker
     assert [text.startswith("1 graph traced in") for text in shown[1:]] == [True] * 9
 
 
+def test_a_cell_that_compiles_its_model_itself_runs_as_graphs_each_time(kernel: Kernel) -> None:
+    kernel.check("layers = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.ReLU()).to(dev)")
+    cell = (
+        "%%xla_compile\nlayers = torch.compile(layers, backend='xla_notebook')\n"
+        "loss = (layers(x) - 1).square().mean()\nloss.backward()"
+    )
+    shown = [kernel.check(cell).stdout for _ in range(3)]
+    assert shown[2] == "2 graphs reused\n"
+    assert "loss" not in kernel.value("pending()")
+
+
 def test_a_cell_that_makes_many_optimizers_compiles_their_steps(kernel: Kernel) -> None:
     graphs = "__import__('xla_notebook').current_session().graphs()"
     known = kernel.value(f"len({graphs})")

@@ -124,6 +124,9 @@ def traceable(function: Callable[..., Any]) -> bool:
         return False
     if function in SAFE_BUILTINS:
         return True
+    if hasattr(function, "_torchdynamo_orig_callable") and not getattr(function, "_torchdynamo_disable", False):
+        # The user has it compiled. So is a module under `torch.compile` that goes there again: torch's own `forward`.
+        return True
     home = getattr(function, "__module__", None) or ""
     root = home.partition(".")[0]
     if root == "torch" or (not home and type(function) is types.BuiltinFunctionType):
