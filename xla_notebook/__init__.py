@@ -17,25 +17,18 @@ if TYPE_CHECKING:
 
     __version__: str
 
+    def session() -> Session: ...
+
+
 __all__ = [
     "Inspector",
     "__version__",
     "compile",
     "compiling",
-    "current_session",
     "load_ipython_extension",
+    "session",
     "unload_ipython_extension",
 ]
-
-
-def current_session() -> Session:
-    """The record of what was traced, compiled, kept and donated: graphs, buffers, events and settings.
-
-    It records from ``%load_ext xla_notebook`` on, in a script from ``current_session().attach()`` on.
-    """
-    from xla_notebook import session
-
-    return session.current()
 
 
 def load_ipython_extension(ip: InteractiveShell) -> None:
@@ -76,6 +69,10 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("xla_notebook")
+    if name == "session":
+        import xla_notebook.session
+
+        return xla_notebook.session
     if name in ("compile", "compiling"):
         from xla_notebook.notebook import decorator
 

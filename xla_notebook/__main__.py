@@ -15,7 +15,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("doctor", help="print versions and devices, and what to do about what is wrong")
     show = commands.add_parser("show", help="print an exported session, or write it as an HTML page")
-    show.add_argument("file", type=Path, help="what xla_notebook.current_session().export(FILE) wrote")
+    show.add_argument("file", type=Path, help="what xla_notebook.session().export(FILE) wrote")
     show.add_argument("--html", type=Path, metavar="PAGE", help="write a self-contained HTML page instead")
     show.add_argument("--events", type=int, default=200, metavar="N", help="print the last N events (default 200)")
     chosen = parser.parse_args(arguments)

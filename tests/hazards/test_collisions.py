@@ -14,6 +14,7 @@ import torch
 from hazards.harness import XLA, assert_same, compiled, reports, same_as_eager, values
 from torch import Tensor
 
+from xla_notebook.backend.decompositions import DECOMPOSITIONS
 from xla_notebook.backend.observer import GraphTraced, GraphWarmed
 
 # Programs that torch_xla 2.9 hashes alike (pytorch/xla issue 8353) --------------------------------------
@@ -170,6 +171,27 @@ assert [r.graph_id for r in again] == [r.graph_id for r in evicted]
 assert {r.graph_id for r in evicted} <= {g.graph_id for g in cache.graphs()}
 print("evicted", len(evicted))
 """
+
+
+# Operators that torch_xla hashes alike, so that it gives the second the shape of the first --------------
+
+
+@pytest.mark.parametrize("operator", [torch.pixel_shuffle, torch.pixel_unshuffle], ids=lambda f: f.__name__)
+def test_two_factors(operator: Callable[[Tensor, int], Tensor]) -> None:
+    for factor in (1, 2, 3):
+        same_as_eager(
+            lambda x, factor=factor: operator(x + 1, factor) * 2,
+            lambda call, device: [values(2, 36, 6, 6, seed=call, device=device)],
+            dynamic=False,
+        )
+
+
+def test_an_operator_that_gets_a_remembered_shape_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(DECOMPOSITIONS, torch.ops.aten.pixel_shuffle.default)
+    x = values(1, 36, 7, 7, device=XLA)
+    compiled(lambda x: torch.pixel_shuffle(x, 2), dynamic=False)(x)
+    with pytest.raises(Exception, match=r"pixel_shuffle.default the shape \[1, 9, 14, 14\], not \[1, 4, 21, 21\]"):
+        compiled(lambda x: torch.pixel_shuffle(x, 3), dynamic=False)(x)
 
 
 @pytest.mark.slow

@@ -119,7 +119,7 @@ def test_a_cell_that_compiles_its_model_itself_runs_as_graphs_each_time(kernel: 
 
 
 def test_a_cell_that_makes_many_optimizers_compiles_their_steps(kernel: Kernel) -> None:
-    graphs = "__import__('xla_notebook').current_session().graphs()"
+    graphs = "__import__('xla_notebook').session().graphs()"
     known = kernel.value(f"len({graphs})")
     sweep = NEW_OPTIMIZER.format(name="RMSprop").replace("\n", "\n    ")
     shown = kernel.check(f"%%xla_compile\nfor _ in range(10):\n    {sweep}")

@@ -105,9 +105,9 @@ def test_the_cell_runs_while_compiles_are_frozen(kernel: Kernel) -> None:
 
 
 def test_the_graphs_are_listed_as_warm_and_not_run(kernel: Kernel) -> None:
-    kernel.check("from xla_notebook import current_session\nknown = len(current_session().graphs())")
+    kernel.check("from xla_notebook import session\nknown = len(session().graphs())")
     rehearse(kernel, "y = (x @ x.T).cosh()")
-    graphs = "[(g.state, g.runs, g.compiled) for g in current_session().graphs()[known:]]"
+    graphs = "[(g.state, g.runs, g.compiled) for g in session().graphs()[known:]]"
     assert kernel.value(graphs) == [("warm", 0, True)]
 
 

@@ -33,7 +33,7 @@ DONATED = """import xla_notebook
 from xla_notebook.backend import cache, runtime
 twin = runtime.wrapper(cache.graphs()[0].saved[0]).add_(1)
 torch_xla.sync(wait=True)
-xla_notebook.current_session().set(on_donated="raise")
+xla_notebook.session().set(on_donated="raise")
 keeps(x)"""
 # Its first line is short: JupyterLab hides the toolbar of a cell whose text would lie below it.
 TWO_GRAPHS = """sizes = 2, 3

@@ -100,7 +100,10 @@ def _avg_pool(pool: Callable[..., Tensor]) -> Callable[..., Any]:
         if divisor_override is None:
             return NotImplemented
         kernel, stride, pads = _padded_for(input, kernel_size, stride, padding, ceil_mode)
-        return pool(F.pad(input, pads), kernel, stride) * (math.prod(kernel) / divisor_override)
+        if input.is_floating_point():
+            return pool(F.pad(input, pads), kernel, stride) * (math.prod(kernel) / divisor_override)
+        total = (pool(F.pad(input.double(), pads), kernel, stride) * math.prod(kernel)).round()
+        return total.div(divisor_override, rounding_mode="trunc").to(input.dtype)
 
     return decomposed
 
@@ -193,6 +196,9 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     torch.ops.aten.avg_pool3d.default: _avg_pool(F.avg_pool3d),
     torch.ops.aten.avg_pool2d_backward.default: _avg_pool_backward(torch.ops.aten.avg_pool2d_backward),
     torch.ops.aten.avg_pool3d_backward.default: _avg_pool_backward(torch.ops.aten.avg_pool3d_backward),
+    # torch_xla takes two of them with other factors for one, and gives the second the shape of the first.
+    torch.ops.aten.pixel_shuffle.default: torch._refs.nn.functional.pixel_shuffle,
+    torch.ops.aten.pixel_unshuffle.default: torch._refs.nn.functional.pixel_unshuffle,
     # torch_xla's kernel mixes the chunks up.
     torch.ops.aten._chunk_cat.default: decompositions._chunk_cat,
     torch.ops.aten.norm.Scalar: _norm,

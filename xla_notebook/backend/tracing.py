@@ -352,10 +352,18 @@ class _Recording:
 def _as_declared(value: torch.Tensor, node: Node) -> torch.Tensor:
     """`value`, cast to the type that the graph says where XLA computes it in another.
 
+    Raises `NotImplementedError` if torch_xla gives it another shape. It remembers shapes by the hashes of operators,
+    which may leave an argument out.
     A type that the device holds as another one (int64 as int32, say) is left alone, and so is a narrower floating
     type: torch_xla's kernels of gradients count on the one that those of the forward pass computed in.
     """
-    declared, computed = node.meta["val"].dtype, runtime.computed_type(value)
+    model = node.meta["val"]
+    if not any(isinstance(size, torch.SymInt) for size in model.shape) and value.shape != model.shape:
+        raise NotImplementedError(
+            f"torch_xla gives {node.target} the shape {list(value.shape)}, not {list(model.shape)}: it takes it for an "
+            "earlier call with other arguments; call it outside of the compiled function"
+        )
+    declared, computed = model.dtype, runtime.computed_type(value)
     if computed is None or computed == declared or _held_as(declared, value.device) != declared:
         return value
     if computed.is_floating_point and torch.promote_types(computed, declared) == declared:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.getipython import get_ipython
 
-from xla_notebook import session
+import xla_notebook.session as session
 from xla_notebook.backend import device
 from xla_notebook.notebook import blocks, quiet
 from xla_notebook.notebook.cell import Cells

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from xla_notebook import session
+import xla_notebook.session as session
 from xla_notebook.backend import observer
 from xla_notebook.notebook import quiet
 from xla_notebook.notebook.progress import Progress, line_for

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.error import UsageError
 from IPython.display import display
 
-from xla_notebook import session
+import xla_notebook.session as session
 from xla_notebook.notebook import graph_text
 from xla_notebook.notebook.hooks import last_error
 from xla_notebook.notebook.report import GraphTable

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from xla_notebook import session
+import xla_notebook.session as session
 from xla_notebook.notebook.between import BetweenCells
 from xla_notebook.notebook.comms import Target
 from xla_notebook.notebook.desk import Desk

@@ -8,7 +8,7 @@ from typing import Any
 import anywidget
 from IPython.display import DisplayHandle, display
 
-from xla_notebook import session
+import xla_notebook.session as session
 from xla_notebook.notebook import extension, show
 from xla_notebook.notebook.comms import make_live
 from xla_notebook.notebook.feed import Channel

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from xla_notebook import session
+import xla_notebook.session as session
 from xla_notebook.backend.observer import TensorSpec
 from xla_notebook.protocol import messages
 from xla_notebook.session.analysis import alias_map

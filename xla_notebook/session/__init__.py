@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
+
 from xla_notebook.session.cost import Cost, CostUnavailable
 from xla_notebook.session.events import CellRef, Event, SettingValue, Source, to_dict
 from xla_notebook.session.freeze import FrozenError, FrozenWarning
@@ -35,3 +38,13 @@ _current = Session(apply=to_backend)
 def current() -> Session:
     """The process's session, which the magics and the inspector show. It records once `attach` was called."""
     return _current
+
+
+class _Callable(ModuleType):
+    """Lets ``xla_notebook.session()`` be the session, though the package has that name."""
+
+    def __call__(self) -> Session:
+        return _current
+
+
+sys.modules[__name__].__class__ = _Callable
