@@ -44,7 +44,9 @@ last_line: tuple[str | None, int | None] = (None, None)
 # `sync` to be the first (csrc/debug_util.cpp). With its debug report on, our frame must not be there.
 _REPORTS_FRAMES = any(os.environ.get(name, "0") not in ("", "0") for name in ("PT_XLA_DEBUG", "PT_XLA_DEBUG_LEVEL"))
 
-_installed = False
+# torch_xla's own functions, by name, while `install` has put its door before them.
+_originals: dict[str, Callable[..., Any]] = {}
+_needed = False
 _installing = threading.Lock()
 
 
@@ -107,17 +109,30 @@ def _guarded(barrier: Callable[..., Any]) -> Callable[..., Any]:
     return disabled
 
 
-def install() -> None:
-    """Stand at the door of every step barrier from now on. Calling it again changes nothing."""
-    global _installed
+def install(for_graphs: bool = False) -> None:
+    """Stand at the door of every step barrier from now on. Calling it again changes nothing.
+
+    `for_graphs`: graphs will count on it, so it stays for good.
+    """
+    global _needed
     with _installing:
-        if _installed or _REPORTS_FRAMES:
+        _needed = _needed or for_graphs
+        if _originals or _REPORTS_FRAMES:
             return
         for name in _STEP_BARRIERS:
-            runtime.wrap_private(name, _guarded)
-        _installed = True
+            _originals[name] = runtime.wrap_private(name, _guarded)
+
+
+def uninstall() -> None:
+    """Leave the door, unless graphs count on it."""
+    with _installing:
+        if _needed:
+            return
+        for name, original in _originals.items():
+            runtime.restore_private(name, original)
+        _originals.clear()
 
 
 def seen_all() -> bool:
     """Whether `count` can be trusted to count every step barrier."""
-    return _installed
+    return bool(_originals)

@@ -209,7 +209,7 @@ def xla_notebook(
     arguments; nothing runs before.
     """
     checked = _options(options)
-    barriers.install()
+    barriers.install(for_graphs=True)
     substitutes.refuse_what_is_wrong(module)
     names = _argument_names(module)
     frame = dynamo_frame()

@@ -448,6 +448,13 @@ def shard_like(tensors: Sequence[torch.Tensor], models: Sequence[torch.Tensor]) 
             _C._xla_mark_sharding(tensor, _C._get_xla_op_sharding(model))
 
 
-def wrap_private(name: str, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-    """Put ``wrap(function)`` in the place of a private function."""
-    setattr(_C, name, wrap(getattr(_C, name)))
+def wrap_private(name: str, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Callable[..., Any]:
+    """Put ``wrap(function)`` in the place of a private function, which is returned."""
+    original: Callable[..., Any] = getattr(_C, name)
+    setattr(_C, name, wrap(original))
+    return original
+
+
+def restore_private(name: str, original: Callable[..., Any]) -> None:
+    """Undo `wrap_private`."""
+    setattr(_C, name, original)

@@ -88,6 +88,17 @@ def see_barriers(load: bool = False) -> None:
     barriers.install()
 
 
+def leave_barriers() -> None:
+    """Have step barriers no longer reported, if nobody else watches: torch_xla's functions are its own again, unless
+    graphs count on hearing of step barriers."""
+    if "torch_xla" not in sys.modules:
+        return
+    from xla_notebook.backend import barriers, observer
+
+    if not observer.watching():
+        barriers.uninstall()
+
+
 class ReadWatch:
     """Switches the watching of reads on and off. Only switching it on loads torch_xla."""
 

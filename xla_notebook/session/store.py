@@ -30,6 +30,7 @@ from xla_notebook.session.links import (
     ReadWatch,
     backend_graphs,
     clear_graphs,
+    leave_barriers,
     see_barriers,
 )
 from xla_notebook.session.recorder import Recorder
@@ -89,6 +90,7 @@ class Session(observer.Observer):
         self._attached = False
         observer.detach(self)
         self._watch_reads(False)
+        leave_barriers()
 
     def report(self, report: Report) -> None:
         """Record `report`. Called by the backend, on any thread.

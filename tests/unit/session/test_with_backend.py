@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -423,3 +426,35 @@ def test_nobody_looking_costs_no_look_and_runs_are_not_reported(session: Session
             torch_xla.sync()
     assert [event.kind for event in session.changes(before).events] == ["barrier"]
     assert only(session).runs == 11
+
+
+DOOR = """
+import torch, torch_xla, xla_notebook
+from torch_xla import _XLAC
+original = _XLAC._xla_step_marker
+session = xla_notebook.session()
+session.attach()
+assert _XLAC._xla_step_marker is not original
+x = torch.ones(3, device=torch_xla.device()) + 1
+torch_xla.sync()
+session.detach()
+assert _XLAC._xla_step_marker is original, "the hook stayed, with no graph that counts on it"
+session.attach()
+weight = torch.ones(3, device=torch_xla.device())
+torch_xla.sync()
+function = torch.compile(lambda x: x * weight, backend="xla_notebook")
+function(x)
+session.detach()
+assert _XLAC._xla_step_marker is not original, "the graph's saved buffers are no longer watched"
+weight.add_(1)  # donates the saved buffer
+torch_xla.sync()
+assert function(x).tolist() == [4.0] * 3
+print(len([event for event in session.events() if event.kind == "barrier"]))
+"""
+
+
+def test_the_hook_at_step_barriers_goes_with_the_session_unless_graphs_count_on_it() -> None:
+    environment = {**os.environ, "PJRT_DEVICE": "CPU"}
+    done = subprocess.run([sys.executable, "-c", DOOR], env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "2\n"
