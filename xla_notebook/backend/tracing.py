@@ -15,13 +15,6 @@ being sent to the device has none yet: its handle is that of a placeholder, and 
 If that happened in the middle of a trace, the argument would not be recognised at its end and be kept as
 a constant: all later calls would compute with the first call's value. So the trace waits until every run so
 far was sent (not until it has ended).
-
-Note [Fingerprint]. torch_xla's hash forgets which parameter feeds which operator: ``a*b + c`` and
-``a*c + b`` can hash alike (pytorch/xla issue 8353), and so can the entries of a persistent cache. The
-wiring of the segment is therefore hashed here and put into the graph as the size of an empty constant,
-in a select that XLA removes. Two graphs of ours get one executable only if both hashes agree. Numbers
-that torch_xla turns into inputs (scalars) stay out of the fingerprint, so that graphs that differ only in
-a learning rate still share an executable.
 """
 
 from __future__ import annotations
@@ -29,7 +22,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import hashlib
 import operator
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -40,6 +32,7 @@ from torch.fx import Node
 from torch.utils._python_dispatch import _disable_current_modes
 
 from xla_notebook.backend import barriers, rehearsal, runtime
+from xla_notebook.backend.fingerprint import fingerprint, salted
 from xla_notebook.backend.program import Segment, is_on_xla, source_place, tensors_of
 from xla_notebook.backend.substitutes import (
     as_pytorch_gives,
@@ -278,7 +271,8 @@ class _Recording:
         if not self.roots:
             return Traced(b"", [], (), [], numbers, (), len(self.segment.nodes))
         parameters, saved = self._bind()
-        self.roots[0] = _salted(self.roots[0], self._fingerprint(parameters, donated))
+        bindings = [(parameter.kind, parameter.index) for parameter in parameters]
+        self.roots[0] = salted(self.roots[0], fingerprint(self.segment, bindings, donated))
         if in_place:
             self._update_wrappers()
         for position in donated:
@@ -312,7 +306,7 @@ class _Recording:
         for i, (root, computed) in enumerate(zip(list(self.roots), runtime.pending(self.roots), strict=True)):
             identity = runtime.tensor_id(root)
             if not computed or identity in seen:
-                self.roots[i] = _salted(root, 0)
+                self.roots[i] = salted(root, 0)
             seen.add(identity)
         return numbers
 
@@ -336,17 +330,6 @@ class _Recording:
             else:
                 parameters.append(Parameter("argument", position))
         return parameters, saved
-
-    def _fingerprint(self, parameters: Sequence[Parameter], donated: frozenset[int]) -> int:
-        """The wiring of the graph as a positive number of 60 bits; see Note [Fingerprint]."""
-        wiring = _Wiring(self.segment)
-        digest = hashlib.blake2b(digest_size=8)
-        for node in self.segment.nodes:
-            digest.update(wiring.describe(node).encode())
-        digest.update(repr([(wiring.name(o.node), bool(o.target)) for o in self.segment.outputs]).encode())
-        digest.update(repr([(p.kind, p.index) for p in parameters]).encode())
-        digest.update(repr(sorted(donated)).encode())
-        return int.from_bytes(digest.digest(), "big") >> 4
 
 
 def _as_declared(value: torch.Tensor, node: Node) -> torch.Tensor:
@@ -396,52 +379,5 @@ def _call_at_source(node: Node, args: Any, kwargs: Any) -> Any:
     return eval(code, {"operator": operator, "args": args, "kwargs": kwargs})
 
 
-def _salted(root: torch.Tensor, salt: int) -> torch.Tensor:
-    """`root`, as the result of a select between `root` and itself whose predicate is made from `salt`.
-
-    XLA folds the predicate (no element of an empty tensor is true) and drops the select.
-    """
-    empty = torch.zeros((0, salt), dtype=torch.bool, device=root.device)
-    return torch.where(empty.any(), root, root)
-
-
 def _private_copies(tensors: Sequence[torch.Tensor], device: torch.device) -> list[torch.Tensor]:
     return runtime.uploaded([t.cpu() for t in tensors], device)
-
-
-@functools.cache
-def _scalar_arguments(target: Any) -> frozenset[int | str]:
-    """Positions and names of an operator's scalar arguments, which torch_xla feeds as graph inputs."""
-    if not isinstance(target, torch._ops.OpOverload):
-        return frozenset()
-    # A number may stand where the schema says Tensor.
-    kinds = ("number", "Tensor", "Optional[number]", "Optional[Tensor]")
-    scalars = [(i, a.name) for i, a in enumerate(target._schema.arguments) if str(a.type) in kinds]
-    return frozenset(key for pair in scalars for key in pair)
-
-
-class _Wiring:
-    """Names the values of a segment by their place, and scalars and literals by their first appearance."""
-
-    def __init__(self, segment: Segment):
-        self.names: dict[Node, str] = {node: f"i{i}" for i, node in enumerate(segment.inputs)}
-        self.scalars: dict[str, str] = {}
-
-    def describe(self, node: Node) -> str:
-        scalars = _scalar_arguments(node.target)
-        args = [self._argument(a, i in scalars) for i, a in enumerate(node.args)]
-        kwargs = [f"{key}={self._argument(a, key in scalars)}" for key, a in node.kwargs.items()]
-        self.names[node] = f"n{len(self.names)}"
-        return f"{node.target}({','.join(args + kwargs)})"
-
-    def name(self, node: Node) -> str:
-        return self.names.setdefault(node, f"l{len(self.names)}")
-
-    def _argument(self, value: Any, scalar: bool) -> str:
-        if isinstance(value, Node):
-            return self.name(value)
-        if isinstance(value, (list, tuple)):
-            return f"[{','.join(self._argument(item, scalar) for item in value)}]"
-        if scalar:
-            return self.scalars.setdefault(repr(value), f"#{len(self.scalars)}")
-        return repr(value)
