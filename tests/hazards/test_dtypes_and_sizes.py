@@ -320,3 +320,27 @@ def _compilations() -> int:
     from xla_notebook.backend import runtime
 
     return runtime.compilations()
+
+
+# Functions of floats, called on integers and booleans ---------------------------------------------------
+
+OF_FLOATS = (
+    "acos asin atan sinh cosh asinh acosh exp expm1 log1p sqrt rsqrt reciprocal sigmoid tanh erf erfc erfinv cos isnan"
+    " isinf isneginf isposinf"
+).split()
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int64], ids=str)
+def test_functions_of_floats_take_integers(dtype: torch.dtype) -> None:
+    def function(x: Tensor) -> list[Tensor]:
+        return [getattr(x, name)() for name in OF_FLOATS] + [torch.atan2(x, x), 2 / (x + 1), x.logsumexp(1)]
+
+    same_as_eager(function, lambda call, device: [values(3, 4, seed=call).abs().to(dtype).to(device)])
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int32, torch.int64], ids=str)
+def test_a_trace_is_wide_enough(dtype: torch.dtype) -> None:
+    def matrix(call: int, device: torch.device) -> list[Tensor]:
+        return [torch.full((3, 3), 100 + call, dtype=dtype, device=device)]
+
+    same_as_eager(lambda x: x.trace(), matrix)

@@ -62,6 +62,19 @@ def _slogdet(matrix: Tensor) -> Any:
     return diagonal.sgn().prod(-1) * (1 - 2 * (swaps % 2)), diagonal.abs().log().sum(-1), factors, pivots
 
 
+def _of_floats_only(input: Tensor) -> Any:
+    """torch_xla finds infinities among integers and booleans, and refuses to look for NaN there."""
+    exact = not (input.is_floating_point() or input.is_complex())
+    return torch.zeros_like(input, dtype=torch.bool) if exact else NotImplemented
+
+
+def _logsumexp(input: Tensor, dim: list[int], keepdim: bool = False) -> Any:
+    """torch_xla refuses integers and booleans."""
+    if input.is_floating_point() or input.is_complex():
+        return NotImplemented
+    return input.to(torch.get_default_dtype()).logsumexp(dim, keepdim)
+
+
 def _clamp(input: Tensor, low: Tensor | None = None, high: Tensor | None = None) -> Tensor:
     """torch_xla's kernels do not broadcast the bounds."""
     if low is not None:
@@ -189,6 +202,13 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     torch.ops.aten.__rshift__.Tensor: torch.ops.aten.bitwise_right_shift.Tensor,
     torch.ops.aten.__lshift__.Scalar: torch.ops.aten.bitwise_left_shift.Tensor_Scalar,
     torch.ops.aten.__lshift__.Tensor: torch.ops.aten.bitwise_left_shift.Tensor,
+    torch.ops.aten.isneginf.default: _of_floats_only,
+    torch.ops.aten.isposinf.default: _of_floats_only,
+    torch.ops.aten.isnan.default: _of_floats_only,
+    torch.ops.aten.isinf.default: _of_floats_only,
+    torch.ops.aten.logsumexp.default: _logsumexp,
+    # torch_xla sums in the matrix's own type, of which uint8 is soon too narrow.
+    torch.ops.aten.trace.default: lambda matrix: matrix.diagonal().sum(),
     torch.ops.aten.clamp.Tensor: _clamp,
     torch.ops.aten.clamp_min.Tensor: _clamp,
     torch.ops.aten.clamp_max.Tensor: lambda input, high: _clamp(input, None, high),

@@ -115,11 +115,12 @@ _CUMULATIVE = (torch.ops.aten.cumsum.default, torch.ops.aten.cumprod.default)
 _EXTREMES = (torch.ops.aten.amin.default, torch.ops.aten.amax.default)
 
 
-def with_pytorch_types(target: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
+def with_pytorch_types(target: Any, args: Any, kwargs: Any, declared: Any) -> tuple[Any, Any]:
     """An operator's arguments, changed so that XLA computes what PyTorch says.
 
     Elementwise operators on tensors of several types: XLA widens to a 0-dim tensor's type
-    (``bfloat16[3] + float32[]`` gives float32), and takes `where`'s type from its first value. Cumulative
+    (``bfloat16[3] + float32[]`` gives float32), takes `where`'s type from its first value, and has no ``exp``
+    of integers and booleans, which PyTorch takes for floats (`declared` is what it gives). Cumulative
     sums of integers: XLA keeps the narrow type. ``amin()`` over all dimensions: XLA reduces nothing.
     """
     if not isinstance(target, torch._ops.OpOverload):
@@ -131,6 +132,8 @@ def with_pytorch_types(target: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
         if len({v.dtype for v in values}) > 1:
             _, common = elementwise_dtypes(*values, type_promotion_kind=ELEMENTWISE_TYPE_PROMOTION_KIND.DEFAULT)
             args = tuple(a.to(common) if any(a is v for v in values) else a for a in args)
+        elif values and _is_exact(values[0]) and isinstance(declared, torch.Tensor) and not _is_exact(declared):
+            args = tuple(a.to(declared.dtype) if any(a is v for v in values) else a for a in args)
     elif (
         target in _CUMULATIVE
         and not (args[0].is_floating_point() or args[0].is_complex())
@@ -203,6 +206,10 @@ def without_elements(target: Any, declared: Any) -> Any:
 def _is_empty(tensor: torch.Tensor) -> bool:
     # A size that depends on data must not be asked for: whether there are elements is known at the run only.
     return not _is_symbolic(tensor) and 0 in tensor.shape
+
+
+def _is_exact(tensor: torch.Tensor) -> bool:
+    return not (tensor.is_floating_point() or tensor.is_complex())
 
 
 def _is_scalar(value: Any) -> bool:

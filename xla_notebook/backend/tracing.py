@@ -237,7 +237,7 @@ class _Recording:
             if empty is not None:
                 env[node] = empty
                 continue
-            args, kwargs = with_pytorch_types(node.target, args, kwargs)
+            args, kwargs = with_pytorch_types(node.target, args, kwargs, node.meta.get("val"))
             widened = with_a_dimension(node.target, args)
             try:
                 if at_source:
