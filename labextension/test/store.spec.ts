@@ -115,6 +115,39 @@ describe('pushes', () => {
   });
 });
 
+describe('an opening that the kernel did not hear', () => {
+  beforeEach(() => {
+    vi.useFakeTimers();
+  });
+  afterEach(() => {
+    vi.useRealTimers();
+  });
+
+  it('is repeated ever more seldom, until the first snapshot', () => {
+    const client = new Client({
+      schedule: callback => callback(),
+      patienceMs: 1000
+    });
+    const kernel = new FakeKernel();
+    client.connect(kernel);
+    vi.advanceTimersByTime(3500);
+    expect(kernel.count('open')).toBe(3);
+    kernel.say(snapshot({}));
+    vi.advanceTimersByTime(60_000);
+    expect(kernel.count('open')).toBe(3);
+    expect(client.connection.kind).toBe('live');
+  });
+
+  it('is not repeated once the connection has ended', () => {
+    const client = new Client({ patienceMs: 1000 });
+    const kernel = new FakeKernel();
+    client.connect(kernel);
+    client.disconnect('enough');
+    vi.advanceTimersByTime(60_000);
+    expect(kernel.count('open')).toBe(1);
+  });
+});
+
 describe('messages that are wrong', () => {
   it.each([
     ['nothing', null, 'no message'],

@@ -59,6 +59,7 @@ export class Client {
   private failureList: readonly Failure[] = [];
   private failureKey = 0;
   private timer: ReturnType<typeof setTimeout> | undefined;
+  private openTimer: ReturnType<typeof setTimeout> | undefined;
 
   constructor(options: ClientOptions = {}) {
     this.changes = new FrameSignal(options.schedule ?? nextFrame);
@@ -110,6 +111,7 @@ export class Client {
     this.why = why;
     this.opening = false;
     clearTimeout(this.timer);
+    clearTimeout(this.openTimer);
     this.requests.giveUp(why);
     this.changes.emit();
   }
@@ -201,7 +203,8 @@ export class Client {
     }
   }
 
-  private open(): void {
+  /** Ask for a snapshot, and ask again ever more seldom: the page may be faster than the kernel's comm. */
+  private open(againMs = this.patienceMs): void {
     this.opening = true;
     this.transport?.send({
       type: 'open',
@@ -209,6 +212,8 @@ export class Client {
       visible: this.visible,
       page: this.page
     });
+    clearTimeout(this.openTimer);
+    this.openTimer = setTimeout(() => this.open(2 * againMs), againMs);
   }
 
   private onTransportState(state: TransportState): void {
@@ -217,6 +222,9 @@ export class Client {
         'the kernel has ended or does not have the extension loaded'
       );
       return;
+    }
+    if (state === 'interrupted') {
+      clearTimeout(this.openTimer);
     }
     const back = state === 'open' && this.transportState === 'interrupted';
     this.transportState = state;
@@ -246,6 +254,7 @@ export class Client {
     switch (message.type) {
       case 'snapshot':
         this.opening = false;
+        clearTimeout(this.openTimer);
         this.model.applySnapshot(message);
         this.acknowledge(message);
         return;
