@@ -62,15 +62,19 @@ def _slogdet(matrix: Tensor) -> Any:
     return diagonal.sgn().prod(-1) * (1 - 2 * (swaps % 2)), diagonal.abs().log().sum(-1), factors, pivots
 
 
+def is_exact(tensor: Tensor) -> bool:
+    """Whether it holds integers or booleans."""
+    return not (tensor.is_floating_point() or tensor.is_complex())
+
+
 def _of_floats_only(input: Tensor) -> Any:
     """torch_xla finds infinities among integers and booleans, and refuses to look for NaN there."""
-    exact = not (input.is_floating_point() or input.is_complex())
-    return torch.zeros_like(input, dtype=torch.bool) if exact else NotImplemented
+    return torch.zeros_like(input, dtype=torch.bool) if is_exact(input) else NotImplemented
 
 
 def _logsumexp(input: Tensor, dim: list[int], keepdim: bool = False) -> Any:
     """torch_xla refuses integers and booleans."""
-    if input.is_floating_point() or input.is_complex():
+    if not is_exact(input):
         return NotImplemented
     return input.to(torch.get_default_dtype()).logsumexp(dim, keepdim)
 

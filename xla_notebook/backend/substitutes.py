@@ -22,7 +22,7 @@ from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.utils._pytree import tree_map
 
 from xla_notebook.backend import runtime
-from xla_notebook.backend.decompositions import DECOMPOSITIONS
+from xla_notebook.backend.decompositions import DECOMPOSITIONS, is_exact
 
 # Activation checkpointing with dropout. AOTAutograd keeps the random state of the forward pass for the
 # recomputation through two higher-order operators that have no kernel for torch_xla's functional
@@ -132,13 +132,9 @@ def with_pytorch_types(target: Any, args: Any, kwargs: Any, declared: Any) -> tu
         if len({v.dtype for v in values}) > 1:
             _, common = elementwise_dtypes(*values, type_promotion_kind=ELEMENTWISE_TYPE_PROMOTION_KIND.DEFAULT)
             args = tuple(a.to(common) if any(a is v for v in values) else a for a in args)
-        elif values and _is_exact(values[0]) and isinstance(declared, torch.Tensor) and not _is_exact(declared):
+        elif values and is_exact(values[0]) and isinstance(declared, torch.Tensor) and not is_exact(declared):
             args = tuple(a.to(declared.dtype) if any(a is v for v in values) else a for a in args)
-    elif (
-        target in _CUMULATIVE
-        and not (args[0].is_floating_point() or args[0].is_complex())
-        and kwargs.get("dtype") is None
-    ):
+    elif target in _CUMULATIVE and is_exact(args[0]) and kwargs.get("dtype") is None:
         kwargs = {**kwargs, "dtype": torch.int64}
     elif target in _EXTREMES and not (len(args) > 1 and args[1]) and args[0].dim():
         args = (args[0], list(range(args[0].dim())), *args[2:])
@@ -206,10 +202,6 @@ def without_elements(target: Any, declared: Any) -> Any:
 def _is_empty(tensor: torch.Tensor) -> bool:
     # A size that depends on data must not be asked for: whether there are elements is known at the run only.
     return not _is_symbolic(tensor) and 0 in tensor.shape
-
-
-def _is_exact(tensor: torch.Tensor) -> bool:
-    return not (tensor.is_floating_point() or tensor.is_complex())
 
 
 def _is_scalar(value: Any) -> bool:

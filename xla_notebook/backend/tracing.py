@@ -349,10 +349,9 @@ def _as_declared(value: torch.Tensor, node: Node) -> torch.Tensor:
     declared, computed = model.dtype, runtime.computed_type(value)
     if computed is None or computed == declared or _held_as(declared, value.device) != declared:
         return value
-    if computed.is_floating_point and torch.promote_types(computed, declared) == declared:
-        return value
-    if not computed.is_floating_point and torch.promote_types(computed, declared) == declared:
-        return value + 0  # which is declared as the tensor is; torch_xla cannot lower a cast of such an integer
+    if torch.promote_types(computed, declared) == declared:
+        # The zero is declared as the tensor is; torch_xla cannot lower a cast of such an integer.
+        return value if computed.is_floating_point else value + 0
     # The first cast is empty, but lets the second one be recorded.
     return value.to(computed).to(declared)
 
