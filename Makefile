@@ -70,7 +70,9 @@ screenshots: setup .venv/browser ## make the pictures of the README anew, in doc
 bench: setup ## measure side by side with torch_xla's own backend (ARGS="--quick --json FILE", or names of questions)
 	@$(VENV_PYTHON) -m benchmarks $(ARGS)
 
-protocol: setup ## write the JSON Schema and the TypeScript types of the messages anew
+# No rebuild first: what uses a new message builds only with its new types.
+protocol: ## write the JSON Schema and the TypeScript types of the messages anew
+	@[ -e .venv/installed ] || $(MAKE) setup
 	@$(WITH_VENV) npm run --silent protocol
 
 check: setup ## lint and types: ruff, mypy --strict, tsc, eslint

@@ -110,7 +110,7 @@ class Page:
             self.buffers.pop(gone, None)
         self.events += data["events"]
         self.status, self.settings = data["status"], data["settings"]
-        if self.acknowledging:
+        if data["ack"] and self.acknowledging:
             self.tell({"type": "ack", "at": self.at})
 
     def _send(self, kind: str, content: Message) -> None:

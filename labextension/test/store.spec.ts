@@ -59,6 +59,12 @@ describe('pushes', () => {
     expect(kernel.last('ack').at.session).toBe(2);
   });
 
+  it('says nothing to a push that does not ask', () => {
+    const { kernel } = connected();
+    kernel.say(delta(1, { ack: false }));
+    expect(kernel.last('ack').at.session).toBe(1);
+  });
+
   it('asks once for a snapshot when a delta is missing, and changes nothing until it comes', () => {
     const { client, kernel } = connected();
     kernel.say(delta(5, { graphs_gone: [1] }));

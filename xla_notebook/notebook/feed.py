@@ -24,8 +24,9 @@ from xla_notebook.session.store import Session
 
 PUSH_S = 0.1
 """Seconds between two pushes to a page, at least."""
-PUSH_SHARE = 100
-"""A push that took 1 ms allows the next one after 100 ms: it takes 1 % of a running cell's time, as a rule."""
+PUSH_SHARE = 200
+"""A push that took 1 ms allows the next one after 200 ms. The kernel's threads that send it and hear of it work about
+as long again, so that all pushes take 1 % of a running cell's time, as a rule."""
 PUSH_MOST_S = 1.0
 """Seconds that a push may keep the next one waiting for that reason, at most."""
 UNHEARD_S = 0.5
@@ -36,8 +37,8 @@ AHEAD = 3
 """Pushes on their way to a page, at most."""
 SNAPSHOT_EVENTS = 1_000
 """Events in a snapshot, and the most in a delta. A page asks for older ones."""
-LOOK_SHARE = 100
-"""A look at the buffers while a cell runs that took 1 ms allows the next one after 100 ms: 1 % at most."""
+LOOK_SHARE = 200
+"""A look at the buffers while a cell runs that took 1 ms allows the next one after 200 ms: 0.5 % at most."""
 LOOK_S = 0.5
 """Seconds between two looks while a cell runs, at least."""
 
@@ -64,6 +65,14 @@ class Channel:
     def visible(self) -> bool:
         """Whether any of its pages is seen by anyone."""
         return any(self.pages.values())
+
+    @property
+    def asks(self) -> bool:
+        """Whether the next push asks for an acknowledgement: only the last of those that may be on their way.
+
+        The kernel works more for a message that comes in than for one that goes out.
+        """
+        return self.on_their_way + 1 >= AHEAD
 
     def send(self, message: messages.Push | messages.Answer) -> None:
         """Send `message`."""
@@ -120,12 +129,10 @@ class Feed(observer.Observer):
         self._seen()
 
     def acknowledge(self, channel: Channel, at: messages.Position) -> None:
-        """A page has everything up to `at`."""
+        """A page has everything up to `at`, as it was asked to say."""
         with self._lock:
             if at == channel.sent:
                 channel.on_their_way = 0
-            elif channel.on_their_way:
-                channel.on_their_way -= 1
         self._wake.set()
 
     def close(self) -> None:
@@ -271,6 +278,7 @@ class Feed(observer.Observer):
         return messages.Delta(
             since=channel.sent,
             at=at,
+            ack=channel.asks,
             time_ms=time.time() * 1000,
             status=status,
             settings=encode.settings(changes.settings),
@@ -290,6 +298,7 @@ class Feed(observer.Observer):
         return messages.Snapshot(
             protocol=messages.VERSION,
             at=messages.Position(snapshot.seq, self._board.look),
+            ack=channel.asks,
             time_ms=time.time() * 1000,
             status=status,
             settings=encode.settings(snapshot.settings),

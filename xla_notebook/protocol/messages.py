@@ -206,10 +206,14 @@ class Status(_Value):
 
 
 class Snapshot(_Message, tag="snapshot"):
-    """Everything, with the last events; `event_total` counts those that are held in the kernel."""
+    """Everything, with the last events; `event_total` counts those that are held in the kernel.
+
+    `ack`: whether the page is to say that it has this.
+    """
 
     protocol: Version
     at: Position
+    ack: bool
     time_ms: float
     status: Status
     settings: Settings
@@ -221,10 +225,11 @@ class Snapshot(_Message, tag="snapshot"):
 
 
 class Delta(_Message, tag="delta"):
-    """What changed between two positions: changed rows whole, and keys of those gone."""
+    """What changed between two positions: changed rows whole, and keys of those gone. `ack` as in `Snapshot`."""
 
     since: Position
     at: Position
+    ack: bool
     time_ms: float
     status: Status
     settings: Settings
@@ -337,7 +342,7 @@ class Open(_Message, tag="open"):
 
 
 class Ack(_Message, tag="ack"):
-    """All up to this position is on the page."""
+    """All up to this position is on the page: said after a push that asks for it."""
 
     at: Position
 

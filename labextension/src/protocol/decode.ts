@@ -18,6 +18,7 @@ const SHAPES: {
   snapshot: {
     protocol: isNumber,
     at: isPosition,
+    ack: isBoolean,
     time_ms: isNumber,
     status: isObject,
     settings: isObject,
@@ -30,6 +31,7 @@ const SHAPES: {
   delta: {
     since: isPosition,
     at: isPosition,
+    ack: isBoolean,
     time_ms: isNumber,
     status: isObject,
     settings: isObject,
@@ -116,6 +118,10 @@ function parse(data: unknown): unknown {
   } catch {
     throw new MalformedMessage('The kernel sent a text that is not JSON.');
   }
+}
+
+function isBoolean(value: unknown): value is boolean {
+  return typeof value === 'boolean';
 }
 
 function isNumber(value: unknown): value is number {

@@ -11,11 +11,14 @@ export type Request =
 
 /**
  * Everything, with the last events; `event_total` counts those that are held in the kernel.
+ *
+ * `ack`: whether the page is to say that it has this.
  */
 export interface Snapshot {
   type: 'snapshot';
   protocol: 1;
   at: Position;
+  ack: boolean;
   time_ms: number;
   status: Status;
   settings: Settings;
@@ -169,12 +172,13 @@ export interface EventRow {
   taker_handle: number | null;
 }
 /**
- * What changed between two positions: changed rows whole, and keys of those gone.
+ * What changed between two positions: changed rows whole, and keys of those gone. `ack` as in `Snapshot`.
  */
 export interface Delta {
   type: 'delta';
   since: Position;
   at: Position;
+  ack: boolean;
   time_ms: number;
   status: Status;
   settings: Settings;
@@ -321,7 +325,7 @@ export interface Open {
   page?: number;
 }
 /**
- * All up to this position is on the page.
+ * All up to this position is on the page: said after a push that asks for it.
  */
 export interface Ack {
   type: 'ack';

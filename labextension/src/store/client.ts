@@ -301,7 +301,9 @@ export class Client {
   }
 
   private acknowledge(push: Snapshot | Delta): void {
-    this.transport?.send({ type: 'ack', at: push.at });
+    if (push.ack) {
+      this.transport?.send({ type: 'ack', at: push.at });
+    }
   }
 
   /** Look again when patience with what is on its way has ended. */

@@ -160,6 +160,7 @@ def test_a_page_that_does_not_answer_gets_no_queue_but_all_changes_at_once(sessi
         feed.wake()
         time.sleep(0.03)
     page.wait(lambda: len(page.got) == AHEAD)
+    assert [push["ack"] for push in page.got] == [False] * (AHEAD - 1) + [True]
     feed.acknowledge(page.channel, page.at)
     page.wait(lambda: len(page.got) == AHEAD + 1)
     assert page.got[-1]["since"] == page.got[-2]["at"]
