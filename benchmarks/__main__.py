@@ -13,10 +13,10 @@ choose_device()
 
 import torch  # noqa: E402
 
-from benchmarks import calls, first_call, memory, report, session, steps  # noqa: E402
+from benchmarks import calls, first_call, inspector, memory, report, session, steps  # noqa: E402
 from benchmarks.timing import Row  # noqa: E402
 
-_QUESTIONS = ("calls", "steps", "memory", "first", "session")
+_QUESTIONS = ("calls", "steps", "memory", "first", "session", "inspector")
 
 
 def main() -> None:
@@ -37,6 +37,7 @@ def main() -> None:
         "memory": memory.measure,
         "first": lambda: first_call.measure(5 // share),
         "session": lambda: session.measure(1000 // share),
+        "inspector": lambda: inspector.measure(50 // share),
     }
     warnings.filterwarnings("ignore", category=UserWarning, module="torch")
     # A function that quietly ran uncompiled would be timed as if it were compiled.

@@ -15,11 +15,12 @@ import torch_xla
 import torch_xla.runtime as xr
 
 from benchmarks.calls import FLOOR
+from benchmarks.inspector import CLOSED
 from benchmarks.session import BARE
 from benchmarks.steps import EAGER, LAZY
 from benchmarks.timing import OURS, THEIRS, Row
 
-_COLUMNS = (THEIRS, OURS, FLOOR, LAZY, EAGER, BARE)
+_COLUMNS = (THEIRS, OURS, FLOOR, LAZY, EAGER, BARE, CLOSED)
 
 
 def machine() -> dict[str, Any]:

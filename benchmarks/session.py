@@ -1,4 +1,4 @@
-"""What the session costs: a step while nobody looks and with an inspector open, and memory after a million events.
+"""What the session costs: a step while nobody looks, and memory after a million events.
 
 Runs are not reported, so that a step's only reports are its step barrier's. Their time is also measured by
 itself, because it is far below what two steps differ by on a busy machine.
@@ -19,17 +19,12 @@ import torch_xla
 from benchmarks.models import Training, transformer
 from benchmarks.timing import OURS, Row, finished_s, in_turns, medians, paired_ratio
 from xla_notebook.backend.observer import Barrier, Report
-from xla_notebook.notebook.feed import Channel, Feed
-from xla_notebook.protocol.messages import Position
 from xla_notebook.session import Session
 
 BARE = "no session"
 _BATCH = 4
 _CASE = "transformer, training step, barrier"
 _GOAL = 1.005
-OPEN = "inspector open"
-_OPEN_GOAL = 1.02
-_OPEN_STEPS = 100  # long enough for several pushes
 _EVENTS = 1_000_000
 _MEMORY_GOAL_NBYTES = 64 * 2**20
 
@@ -64,30 +59,6 @@ def _report_s(session: Session, task: Training) -> float:
     return spent
 
 
-def _opened(session: Session, function: Callable[[], float]) -> float:
-    """`function` while a page sees all pushes and acknowledges each."""
-    feed = Feed(session, "device", lambda: None)
-
-    def send(_: bytes) -> None:
-        at = channel.sent
-        feed.acknowledge(channel, at if at is not None else Position(0, 0))
-
-    channel = Channel(send)
-    channel.prompt = True
-    feed.open(channel, 1, True)
-    while channel.sent is None:  # the snapshot is sent once, not in each step
-        time.sleep(0.01)
-    feed.look()  # as when a page is opened
-    try:
-        return function()
-    finally:
-        feed.close()
-
-
-def _steps_s(task: Training) -> float:
-    return finished_s(lambda: [_step(task) for _ in range(_OPEN_STEPS)])
-
-
 def _nbytes_after(events: int) -> int:
     """Bytes that a session holds after so many events, of which none shares a line with another."""
     session = Session(live_graphs=list)
@@ -103,7 +74,7 @@ def _nbytes_after(events: int) -> int:
 
 
 def measure(rounds: int) -> Iterator[Row]:
-    """Rows: a step with the session on, its own work in a step, steps with a page open, memory after many events."""
+    """Rows: a step with the session on, its own work in a step, memory after many events."""
     torch._dynamo.reset()
     task, session = Training(transformer, _BATCH, torch_xla.device(), OURS), Session()
     actions = {
@@ -115,17 +86,7 @@ def measure(rounds: int) -> Iterator[Row]:
     yield Row("session on", _CASE, "ms", medians(samples, 1e3), paired_ratio(samples, BARE), _GOAL)
     # The mean, because the session works off many step barriers at once.
     own = statistics.mean(_report_s(session, task) for _ in range(rounds))
-    yield Row("session's own work", _CASE, "us", {OURS: own * 1e6})
-    session.namespace = {"model": task.model}
-    session.attach()
-    opened: dict[str, Callable[[], float]] = {
-        OURS: lambda: _opened(session, lambda: _steps_s(task)),
-        BARE: lambda: _steps_s(task),
-    }
-    in_turns(1, opened)
-    samples = in_turns(max(rounds // 10, 3), opened)
-    session.detach()
-    case = f"{_CASE}, {_OPEN_STEPS} steps"
-    yield Row(OPEN, case, "ms", medians(samples, 1e3), paired_ratio(samples, BARE), _OPEN_GOAL)
+    share = 1 + own / statistics.median(samples[BARE])
+    yield Row("session's own work", _CASE, "us", {OURS: own * 1e6}, share, _GOAL)
     nbytes = _nbytes_after(_EVENTS)
     yield Row("session's memory", "1,000,000 events", "MiB", {OURS: nbytes / 2**20}, nbytes / _MEMORY_GOAL_NBYTES, 1.0)
