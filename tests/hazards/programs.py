@@ -463,7 +463,8 @@ class _Body(_Builder):
         source = self.tensor(lambda t: t.dtype in (torch.float32, torch.float64, torch.int64), exact=True)
         options = [f"{source}.median()"]
         if self.env[source].dim():
-            options += [f"{source}.median(0).values", f"{source}.cummin(0).values"]
+            # Of an expanded tensor PyTorch's own median, on the CPU, gives another element's value.
+            options += [f"{source}.contiguous().median(0).values", f"{source}.cummin(0).values"]
             options += [f"{source}.kthvalue(1).values", f"{source}.cummax(0).values"]
         if self.env[source].dtype == torch.int64:
             options += [f"torch.gcd({source}, {source})"]

@@ -1,7 +1,7 @@
 """Operators that AOTAutograd takes apart before they reach torch_xla, because its kernels of them are wrong.
 
-Each says what is wrong without it. Other kernels' faults, which show only when they are called, are in
-`substitutes`.
+Each says what is wrong without it. Those of single numbers (division, NaN) are in `arithmetic`; other kernels' faults,
+which show only when they are called, in `substitutes`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch._decomp import decompositions
+
+from xla_notebook.backend.arithmetic import ARITHMETIC
 
 # Dropout under autograd. torch_xla's kernel of `native_dropout` gives a mask that says it is boolean but
 # holds 0 and 1/(1-p), so `native_dropout_backward` scales twice: with p=0.5 the gradient is 4 where 2 is
@@ -190,6 +192,7 @@ def _as_strided_scatter(
 
 
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
+    **ARITHMETIC,
     torch.ops.aten._linalg_slogdet.default: _slogdet,
     torch.ops.aten.as_strided.default: _as_strided,
     torch.ops.aten.as_strided_copy.default: _as_strided,

@@ -79,15 +79,18 @@ def _auto_functionalized(operator: torch._ops.OpOverload, **kwargs: Any) -> Any:
     return (*outputs, *new_bases)
 
 
-# Factors of several matrices at once, whose shapes torch_xla gets wrong.
+# Operators whose XLA kernels are there, and wrong: of several matrices at once, factors with wrong shapes; maxima so
+# far, which XLA does not compile for every length, and among which NaN is lost.
 
 _WRONG_IN_A_BATCH = (torch.ops.aten._linalg_svd.default, torch.ops.aten.linalg_pinv.atol_rtol_tensor)
+_RUNNING_EXTREMES = (torch.ops.aten.cummax.default, torch.ops.aten.cummin.default)
 
 
 def wrong_on_xla(node: torch.fx.Node) -> str | None:
     """Why an operator that has an XLA kernel must run on the host all the same, or None."""
-    wrong = node.target in _WRONG_IN_A_BATCH and node.all_input_nodes[0].meta["val"].dim() > 2
-    return "wrong for a batch in torch_xla" if wrong else None
+    if node.target in _WRONG_IN_A_BATCH and node.all_input_nodes[0].meta["val"].dim() > 2:
+        return "wrong for a batch in torch_xla"
+    return "not compiled by XLA for every length" if node.target in _RUNNING_EXTREMES else None
 
 
 def _on_cpu(operator: Callable[..., Any]) -> Callable[..., Any]:
@@ -103,7 +106,7 @@ HOST_KERNELS: dict[Any, Callable[..., Any]] = {
     run_and_save_rng_state: _run_and_save_seed,
     run_with_rng_state: _run_with_seed,
     auto_functionalized_v2: _auto_functionalized,
-    **{operator: _on_cpu(operator) for operator in _WRONG_IN_A_BATCH},
+    **{operator: _on_cpu(operator) for operator in _WRONG_IN_A_BATCH + _RUNNING_EXTREMES},
 }
 
 
