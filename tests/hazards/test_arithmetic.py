@@ -98,6 +98,20 @@ def test_sizes_that_change_divide() -> None:
         same_as_eager(divide, lambda _, d, size=size: [torch.arange(float(size)).to(d)], dynamic=True)
 
 
+def test_numbers_on_the_host_stay_there() -> None:
+    def scale(x: Tensor, step: Tensor) -> tuple[Tensor, Tensor]:
+        return x / (1 - 0.9**step), (step // 0.1).clamp(max=5) + torch.arange(0, 1, 0.1).max()
+
+    same_as_eager(scale, lambda call, device: [values(3, seed=call, device=device), torch.tensor(1.0 + call)])
+
+
+def test_a_number_on_the_host_divides() -> None:
+    same_as_eager(
+        lambda x, y: (x // y, x % y, torch.maximum(x, y)),
+        lambda call, device: [values(3, seed=call, device=device), torch.tensor(0.1)],
+    )
+
+
 def test_division_in_place_and_its_gradient() -> None:
     def divide(x: Tensor, y: Tensor) -> Tensor:
         z = x * 1

@@ -25,6 +25,20 @@ _WIDE = (torch.int32, torch.int64)
 _EXPONENT_BITS = 6
 
 
+def _is_on_xla(value: object) -> bool:
+    return isinstance(value, Tensor) and value.device.type == "xla"
+
+
+def _for_xla(decomposition: Callable[..., Any]) -> Callable[..., Any]:
+    """`decomposition`, for what is computed on an XLA device: graphs hold numbers of the host, too (Adam's step)."""
+
+    def decomposed(*args: Any, **kwargs: Any) -> Any:
+        is_ours = any(map(_is_on_xla, args)) or torch.device(kwargs.get("device") or "cpu").type == "xla"
+        return decomposition(*args, **kwargs) if is_ours else NotImplemented
+
+    return decomposed
+
+
 def _left_alone(operator: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """What torch_xla makes of `operator`, for a decomposition that corrects it."""
     with decompose({}):
@@ -35,7 +49,7 @@ def _operands(*values: Any) -> tuple[list[Tensor], torch.dtype]:
     """Tensors in the type that PyTorch computes in, and the type of the result."""
     kind = ELEMENTWISE_TYPE_PROMOTION_KIND.DEFAULT
     computed_in, result = elementwise_dtypes(*values, type_promotion_kind=kind)
-    device = next(value.device for value in values if isinstance(value, Tensor) and value.device.type == "xla")
+    device = next(value.device for value in values if _is_on_xla(value))
     return [
         value.to(computed_in) if isinstance(value, Tensor) else torch.full((), value, dtype=computed_in, device=device)
         for value in values
@@ -215,7 +229,7 @@ def _nan_to_num(input: Tensor, nan: float | None = None, high: float | None = No
     return torch.where(input != input, 0.0 if nan is None else nan, input)
 
 
-ARITHMETIC: dict[Any, Callable[..., Any]] = {
+_DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.floor_divide.default: _floor_divide,
     aten.floor_divide.Scalar: _floor_divide,
     aten.div.Tensor_mode: _divide,
@@ -254,3 +268,6 @@ ARITHMETIC: dict[Any, Callable[..., Any]] = {
     # It replaces NaN, too.
     aten.threshold.default: lambda input, threshold, value: torch.where(input <= threshold, value, input),
 }
+
+ARITHMETIC = {operator: _for_xla(decomposition) for operator, decomposition in _DECOMPOSITIONS.items()}
+"""By operator, what AOTAutograd puts in its place."""
