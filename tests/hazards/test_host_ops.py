@@ -182,6 +182,17 @@ def test_host_operators_are_reported(function: Callable[[Tensor], Tensor], targe
     assert all(op.source is not None and op.source.startswith(__file__) for op in operators)
 
 
+def test_a_host_operator_with_several_results_is_reported_once() -> None:
+    def function(x: Tensor) -> Tensor:
+        greatest, at = (x * 2).cummax(0)
+        return greatest + at
+
+    with reports() as watched:
+        compiled(function)(values(4, 4, device=XLA))
+    reported = [op.target for report in watched.of(GraphTraced) for op in report.host_ops]
+    assert set(reported) == {"aten.cummax.default"}
+
+
 def test_a_graph_without_host_operators_reports_none() -> None:
     with reports() as watched:
         compiled(lambda x: x.sin() + 1)(values(4, 4, device=XLA))

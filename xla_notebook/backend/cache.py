@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 import threading
 import warnings
 import weakref
@@ -263,6 +264,8 @@ class SegmentGraphs:
                 host_ops=tuple(
                     observer.HostOp(str(step.node.target), step.why, source_line(step.node))
                     for step in self._host_steps
+                    # Taking a result out of its tuple is no operator of the user's.
+                    if step.node.target is not operator.getitem
                 ),
                 trace_ns=ended - started,
                 started_ns=started,
