@@ -75,7 +75,7 @@ def test_same_as_eager(program: Program) -> None:
         warnings.simplefilter("always")
         got = on_xla(program, "xla_notebook")
     found = difference(want, got)
-    if found and any("are views of one tensor" in str(warning.message) for warning in said):
-        # Overlapping views that are updated in place run uncompiled, so with the faults of torch_xla's operators.
+    if found and any("runs uncompiled (lazily)" in str(warning.message).replace("\n", " ") for warning in said):
+        # Some functions of views run uncompiled, so with the faults of torch_xla's operators.
         found = difference(on_xla(program, None), got)
     assert found is None, f"{found}\n{explain(program, want)}\n\n{program.standalone()}"

@@ -94,3 +94,31 @@ def test_running_variance_of_each_instance() -> None:
         state=lambda device: torch.nn.InstanceNorm2d(3, track_running_stats=True).to(device),
         rtol=1e-3,
     )
+
+
+BY_SIZE: dict[str, Callable[[Tensor], Tensor]] = {
+    "chunk": lambda x: x.chunk(2)[-1],
+    "slice": lambda x: x[x.shape[0] // 2 :],
+    "narrow": lambda x: x.narrow(0, x.shape[0] // 2, 1),
+    "columns": lambda x: x.t()[:, x.shape[0] // 2 :],
+    "split in two": lambda x: x.view(2, x.shape[0] // 2, 3)[1],
+}
+
+
+@pytest.mark.parametrize("name", BY_SIZE)
+def test_view_whose_place_depends_on_changing_sizes(name: str) -> None:
+    """AOTAutograd takes its offset from the graph's result, where it is 0 on XLA."""
+
+    def update(x: Tensor) -> Tensor:
+        x.add_(1)
+        return BY_SIZE[name](x)
+
+    with pytest.warns(UserWarning, match="place depends on sizes"):
+        same_as_eager(update, lambda call, device: [values(4, 3, seed=call, device=device)], dynamic=True)
+
+
+@pytest.mark.parametrize("name", BY_SIZE)
+def test_view_by_size_without_an_update_is_compiled(name: str) -> None:
+    same_as_eager(
+        lambda x: (BY_SIZE[name](x), x * 2), lambda call, d: [values(4, 3, seed=call, device=d)], dynamic=True
+    )

@@ -43,6 +43,10 @@ _IN_PLACE_OPERATORS = frozenset(
 # common base by offset and strides. XLA tensors report offset 0 and contiguous strides whatever they are
 # a view of, so it rebuilds the wrong elements, silently. When such arguments are updated in place the
 # function runs uncompiled: torch_xla itself tracks views right.
+#
+# Note [Views as results]. AOTAutograd's wrapper makes results that are views of an argument by doing again what
+# made them. If sizes that change are part of that, it takes the offset of what the graph returned instead, which
+# is 0 on XLA: silently other elements. The same way out.
 
 
 def _share_storage(args: Sequence[Any]) -> bool:
@@ -65,13 +69,14 @@ def _may_update_arguments(module: GraphModule) -> bool:
     return False
 
 
-def _uncompiled(module: GraphModule, names: Mapping[str, str]) -> Callable[..., Any]:
-    warnings.warn(
-        f"some of {', '.join(sorted(set(names.values())))} are views of one tensor and are updated in place; the"
-        " function runs uncompiled (lazily), because their positions in the shared memory are unknown to a graph."
-        " Pass the whole tensor and take the views inside the function to have it compiled.",
-        stacklevel=2,
-    )
+def _returns_views_by_size(metadata: ViewAndMutationMeta) -> bool:
+    """Whether a result is a view that depends on sizes that change. With a gradient, autograd makes it right."""
+    sequences = [info.view_meta_sequence for info in metadata.output_info if not info.requires_grad]
+    return any(view.has_symbolic_inputs for made in sequences if made is not None for view in made.sequence)
+
+
+def _uncompiled(module: GraphModule, why: str) -> Callable[..., Any]:
+    warnings.warn(f"{why} to have it compiled.", stacklevel=2)
     return module
 
 
@@ -216,16 +221,22 @@ def xla_notebook(
     donate = _donated_names(checked.get("donate", ()), names, frame)
     kept = None if frame is None else frozenset(_readable(source) for source in frame.kept)
     if _share_storage(example_inputs) and _may_update_arguments(module):
-        return _uncompiled(module, names)
+        why = (
+            f"some of {', '.join(sorted(set(names.values())))} are views of one tensor and are updated in place; the"
+            " function runs uncompiled (lazily), because their positions in the shared memory are unknown to a graph."
+            " Pass the whole tensor and take the views inside the function"
+        )
+        return _uncompiled(module, why)
     function, filename, line = _place(module)
     optimizer = any("param_groups" in name for name in names.values())
     # What AOTAutograd found out, and the graph if it needs none of AOTAutograd's wrapper.
     updates_arguments = False
+    returns_views_by_size = False
     unwrapped: CompiledFunction | None = None
 
     def compiler(kind: GraphKind) -> Callable[[GraphModule, Sequence[Any]], Callable[..., Any]]:
         def compile_graph(graph: GraphModule, _fake_inputs: Sequence[Any]) -> Callable[..., Any]:
-            nonlocal updates_arguments, unwrapped
+            nonlocal updates_arguments, returns_views_by_size, unwrapped
             origin = Origin(function, filename, line, kind, names, checked.get("warm_up"), donate, kept)
             compiled = CompiledFunction(graph, origin, _visible_outputs(kind))
             context = torch._guards.TracingContext.try_get()
@@ -234,6 +245,7 @@ def xla_notebook(
                 updates_arguments = True
             else:
                 updates_arguments |= any(i.mutates_data or i.mutates_metadata for i in metadata.input_info)
+                returns_views_by_size |= _returns_views_by_size(metadata)
                 inference = kind in ("inference", "optimizer")
                 if inference and not _needs_wrapper(metadata, module, example_inputs, graph):
                     unwrapped = compiled
@@ -248,6 +260,13 @@ def xla_notebook(
         decompositions=DECOMPOSITIONS,
         keep_inference_input_mutations=True,
     )(module, example_inputs)
+    if unwrapped is None and updates_arguments and returns_views_by_size:
+        why = (
+            f"{function} updates a tensor and returns a view of it whose place depends on sizes that change; it runs"
+            " uncompiled (lazily), because a graph does not know the place. Return a copy (`clone()`), or compile with"
+            " dynamic=False,"
+        )
+        return _uncompiled(module, why)
     call = wrapped if unwrapped is None else _unwrapped(unwrapped)
     if not updates_arguments:
         return call
