@@ -248,6 +248,7 @@ DYNAMIC: dict[str, tuple[Callable[..., Any], tuple[tuple[Any, ...], ...]]] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:.*place depends on sizes")  # see test_found
 @pytest.mark.parametrize("name", DYNAMIC)
 @pytest.mark.parametrize("dynamic", [True, None])
 def test_dynamic(name: str, dynamic: bool | None) -> None:

@@ -118,7 +118,27 @@ def test_view_whose_place_depends_on_changing_sizes(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BY_SIZE)
-def test_view_by_size_without_an_update_is_compiled(name: str) -> None:
+def test_detached_view_whose_place_depends_on_changing_sizes(name: str) -> None:
+    with pytest.warns(UserWarning, match="place depends on sizes"):
+        same_as_eager(
+            lambda x: (BY_SIZE[name](x).detach(), x * 2),
+            lambda call, device: [values(4, 3, seed=call, device=device)],
+            dynamic=True,
+        )
+
+
+@pytest.mark.parametrize("name", BY_SIZE)
+def test_view_by_changing_sizes_of_an_inference_tensor(name: str) -> None:
+    with torch.inference_mode(), pytest.warns(UserWarning, match="place depends on sizes"):
+        same_as_eager(
+            lambda x: (BY_SIZE[name](x), x * 2),
+            lambda call, device: [values(4, 3, seed=call, device=device)],
+            dynamic=True,
+        )
+
+
+@pytest.mark.parametrize("name", BY_SIZE)
+def test_copy_of_a_view_by_size_is_compiled(name: str) -> None:
     same_as_eager(
-        lambda x: (BY_SIZE[name](x), x * 2), lambda call, d: [values(4, 3, seed=call, device=d)], dynamic=True
+        lambda x: (BY_SIZE[name](x).clone(), x * 2), lambda call, d: [values(4, 3, seed=call, device=d)], dynamic=True
     )

@@ -224,6 +224,7 @@ def test_two_matrices(function: Callable[..., Any]) -> None:
 BY_NAME = {function.__name__: function for function in TWO_MATRICES}
 
 
+@pytest.mark.filterwarnings("ignore:.*place depends on sizes")  # see test_found
 @pytest.mark.parametrize("name", BY_NAME)
 def test_two_matrices_with_dynamic_sizes(name: str) -> None:
     def arguments(call: int, device: torch.device) -> tuple[Tensor, Tensor]:

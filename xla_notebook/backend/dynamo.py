@@ -260,10 +260,10 @@ def xla_notebook(
         decompositions=DECOMPOSITIONS,
         keep_inference_input_mutations=True,
     )(module, example_inputs)
-    if unwrapped is None and updates_arguments and returns_views_by_size:
+    if unwrapped is None and returns_views_by_size:
         why = (
-            f"{function} updates a tensor and returns a view of it whose place depends on sizes that change; it runs"
-            " uncompiled (lazily), because a graph does not know the place. Return a copy (`clone()`), or compile with"
+            f"{function} returns a view of an argument whose place depends on sizes that change; it runs uncompiled"
+            " (lazily), because a graph does not know the place. Return a copy (`clone()`), or compile with"
             " dynamic=False,"
         )
         return _uncompiled(module, why)
