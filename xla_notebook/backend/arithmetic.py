@@ -7,7 +7,7 @@ Division that rounds, powers of integers, bounds that are met exactly, and NaN. 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -154,18 +154,13 @@ def _clamp(input: Tensor, low: Any = None, high: Any = None) -> Any:
     return input if high is None else torch.where(input > high, high, input)
 
 
-def _dims(input: Tensor, dim: Any) -> list[int]:
-    dims = [dim] if isinstance(dim, int) else list(dim)
-    return dims or list(range(input.dim()))
-
-
 def _extreme(operator: Callable[..., Tensor]) -> Callable[..., Any]:
     """`amax`, `amin`, and `max` and `min` of all elements: on CPUs, NaN is lost among numbers."""
 
-    def decomposed(input: Tensor, dim: Any = (), keepdim: bool = False) -> Any:
+    def decomposed(input: Tensor, dim: Sequence[int] = (), keepdim: bool = False) -> Any:
         if not input.is_floating_point() or not input.dim():
             return NotImplemented
-        dims = _dims(input, dim)
+        dims = list(dim) or list(range(input.dim()))
         found = _left_alone(operator, input, dims, keepdim)
         return torch.where((input != input).any(dims, keepdim), math.nan, found)
 
