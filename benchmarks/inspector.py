@@ -15,12 +15,11 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from unittest import mock
 
 import torch_xla
 
 from benchmarks.models import Training, transformer
-from benchmarks.timing import OURS, Row, finished_s, in_turns, medians, paired_ratio
+from benchmarks.timing import OURS, Row, finished_s, in_turns, medians, paired_ratio, seconds_in
 from xla_notebook.notebook.feed import Feed
 
 CLOSED = "closed"
@@ -59,20 +58,11 @@ def warm_task() -> Training:
 
 def run_block(task: Training) -> str:
     """In the kernel: run the steps, and return a `_Block` as JSON."""
-    looked_s = 0.0
-    look = Feed.look
-
-    def timed(feed: Feed) -> None:
-        nonlocal looked_s
-        started = time.perf_counter()
-        look(feed)
-        looked_s += time.perf_counter() - started
-
-    with mock.patch.object(Feed, "look", timed):
+    with seconds_in(Feed, "look") as looks:
         before = _other_threads_s()
         seconds = finished_s(lambda: [_step(task) for _ in range(_STEPS)])
         served_s = _other_threads_s() - before
-    return json.dumps(dataclasses.asdict(_Block(seconds, looked_s + served_s)))
+    return json.dumps(dataclasses.asdict(_Block(seconds, sum(looks) + served_s)))
 
 
 def _step(task: Training) -> None:

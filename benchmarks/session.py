@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import gc
 import statistics
-import time
 import tracemalloc
 from collections.abc import Callable, Iterator
-from unittest import mock
 
 import torch
 import torch_xla
 
 from benchmarks.models import Training, transformer
-from benchmarks.timing import OURS, Row, finished_s, in_turns, medians, paired_ratio
-from xla_notebook.backend.observer import Barrier, Report
+from benchmarks.timing import OURS, Row, finished_s, in_turns, medians, paired_ratio, seconds_in
+from xla_notebook.backend.observer import Barrier
 from xla_notebook.session import Session
 
 BARE = "no session"
@@ -45,18 +43,9 @@ def _attached(session: Session, function: Callable[[], float]) -> float:
 
 def _report_s(session: Session, task: Training) -> float:
     """Seconds that the session takes for the reports of one step."""
-    spent = 0.0
-    report = session.report
-
-    def timed(made: Report) -> None:
-        nonlocal spent
-        started = time.perf_counter()
-        report(made)
-        spent += time.perf_counter() - started
-
-    with mock.patch.object(session, "report", timed):
+    with seconds_in(session, "report") as seconds:
         _attached(session, lambda: finished_s(lambda: _step(task)))
-    return spent
+    return sum(seconds)
 
 
 def _nbytes_after(events: int) -> int:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+from unittest import mock
 
 import torch_xla.core.xla_model as xm
 import torch_xla.debug.metrics as metrics
@@ -73,6 +76,21 @@ def finished_s(function: Callable[[], object]) -> float:
     seconds = time.perf_counter() - start
     del result
     return seconds
+
+
+@contextlib.contextmanager
+def seconds_in(owner: object, method: str) -> Iterator[list[float]]:
+    """The seconds of each call of a method of `owner`, a class or an instance, while the block runs."""
+    seconds: list[float] = []
+    original = getattr(owner, method)
+
+    def timed(*args: Any) -> None:
+        started = time.perf_counter()
+        original(*args)
+        seconds.append(time.perf_counter() - started)
+
+    with mock.patch.object(owner, method, timed):
+        yield seconds
 
 
 def xla_compile_s() -> float:
