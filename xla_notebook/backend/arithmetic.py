@@ -154,6 +154,13 @@ def _clamp(input: Tensor, low: Any = None, high: Any = None) -> Any:
     return input if high is None else torch.where(input > high, high, input)
 
 
+def _clamp_between(input: Tensor, low: Tensor | None = None, high: Tensor | None = None) -> Tensor:
+    """Between tensors: torch_xla's kernels do not broadcast them."""
+    if low is not None:
+        input = torch.maximum(input, low)
+    return input if high is None else torch.minimum(input, high)
+
+
 def _extreme(operator: Callable[..., Tensor]) -> Callable[..., Any]:
     """`amax`, `amin`, and `max` and `min` of all elements: on CPUs, NaN is lost among numbers."""
 
@@ -241,6 +248,9 @@ _DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.clamp.default: _clamp,
     aten.clamp_min.default: _clamp,
     aten.clamp_max.default: lambda input, high: _clamp(input, None, high),
+    aten.clamp.Tensor: _clamp_between,
+    aten.clamp_min.Tensor: _clamp_between,
+    aten.clamp_max.Tensor: lambda input, high: _clamp_between(input, None, high),
     aten.amax.default: _extreme(aten.amax.default),
     aten.amin.default: _extreme(aten.amin.default),
     aten.max.default: _extreme(aten.amax.default),

@@ -1,7 +1,7 @@
 """Operators that AOTAutograd takes apart before they reach torch_xla, because its kernels of them are wrong.
 
-Each says what is wrong without it. Those of single numbers (division, NaN) are in `arithmetic`; other kernels' faults,
-which show only when they are called, in `substitutes`.
+Each says what is wrong without it. Those of single numbers (division, bounds, NaN) are in `arithmetic`; other
+kernels' faults, which show only when they are called, in `substitutes`.
 """
 
 from __future__ import annotations
@@ -79,13 +79,6 @@ def _logsumexp(input: Tensor, dim: list[int], keepdim: bool = False) -> Any:
     if not is_exact(input):
         return NotImplemented
     return input.to(torch.get_default_dtype()).logsumexp(dim, keepdim)
-
-
-def _clamp(input: Tensor, low: Tensor | None = None, high: Tensor | None = None) -> Tensor:
-    """torch_xla's kernels do not broadcast the bounds."""
-    if low is not None:
-        input = torch.maximum(input, low)
-    return input if high is None else torch.minimum(input, high)
 
 
 # Average pooling with a divisor of the user's: torch_xla divides by the number of elements in the window.
@@ -216,9 +209,6 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     torch.ops.aten.logsumexp.default: _logsumexp,
     # torch_xla sums in the matrix's own type, of which uint8 is soon too narrow.
     torch.ops.aten.trace.default: lambda matrix: matrix.diagonal().sum(),
-    torch.ops.aten.clamp.Tensor: _clamp,
-    torch.ops.aten.clamp_min.Tensor: _clamp,
-    torch.ops.aten.clamp_max.Tensor: lambda input, high: _clamp(input, None, high),
     torch.ops.aten.avg_pool2d.default: _avg_pool(F.avg_pool2d),
     torch.ops.aten.avg_pool3d.default: _avg_pool(F.avg_pool3d),
     torch.ops.aten.avg_pool2d_backward.default: _avg_pool_backward(torch.ops.aten.avg_pool2d_backward),

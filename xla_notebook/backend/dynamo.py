@@ -75,8 +75,20 @@ def _returns_views_by_size(metadata: ViewAndMutationMeta) -> bool:
     return any(view.has_symbolic_inputs for made in sequences if made is not None for view in made.sequence)
 
 
+_ARGUMENTS_ARE_VIEWS = (
+    "some of {names} are views of one tensor and are updated in place; the function runs uncompiled (lazily), because"
+    " their positions in the shared memory are unknown to a graph. Pass the whole tensor and take the views inside the"
+    " function to have it compiled."
+)
+_RESULT_IS_A_VIEW = (
+    "{function} returns a view of an argument whose place depends on sizes that change; it runs uncompiled (lazily),"
+    " because a graph does not know the place. Return a copy (`clone()`), or compile with dynamic=False, to have it"
+    " compiled."
+)
+
+
 def _uncompiled(module: GraphModule, why: str) -> Callable[..., Any]:
-    warnings.warn(f"{why} to have it compiled.", stacklevel=2)
+    warnings.warn(why, stacklevel=2)
     return module
 
 
@@ -221,12 +233,7 @@ def xla_notebook(
     donate = _donated_names(checked.get("donate", ()), names, frame)
     kept = None if frame is None else frozenset(_readable(source) for source in frame.kept)
     if _share_storage(example_inputs) and _may_update_arguments(module):
-        why = (
-            f"some of {', '.join(sorted(set(names.values())))} are views of one tensor and are updated in place; the"
-            " function runs uncompiled (lazily), because their positions in the shared memory are unknown to a graph."
-            " Pass the whole tensor and take the views inside the function"
-        )
-        return _uncompiled(module, why)
+        return _uncompiled(module, _ARGUMENTS_ARE_VIEWS.format(names=", ".join(sorted(set(names.values())))))
     function, filename, line = _place(module)
     optimizer = any("param_groups" in name for name in names.values())
     # What AOTAutograd found out, and the graph if it needs none of AOTAutograd's wrapper.
@@ -261,12 +268,7 @@ def xla_notebook(
         keep_inference_input_mutations=True,
     )(module, example_inputs)
     if unwrapped is None and returns_views_by_size:
-        why = (
-            f"{function} returns a view of an argument whose place depends on sizes that change; it runs uncompiled"
-            " (lazily), because a graph does not know the place. Return a copy (`clone()`), or compile with"
-            " dynamic=False,"
-        )
-        return _uncompiled(module, why)
+        return _uncompiled(module, _RESULT_IS_A_VIEW.format(function=function))
     call = wrapped if unwrapped is None else _unwrapped(unwrapped)
     if not updates_arguments:
         return call
