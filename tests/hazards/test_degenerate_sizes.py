@@ -46,6 +46,16 @@ def test_along_the_dimension_that_a_scalar_has_not(name: str) -> None:
     same_as_eager(OF_A_SCALAR[name], lambda call, device: [values(seed=call, device=device)])
 
 
+@pytest.mark.parametrize("name", OF_A_SCALAR)
+def test_along_the_dimension_that_a_constant_has_not(name: str) -> None:
+    """Given a scalar that the function makes itself."""
+
+    def function(x: Tensor) -> Any:
+        return OF_A_SCALAR[name](torch.tensor(2.5, device=x.device)), x + 1
+
+    same_as_eager(function, lambda call, device: [values(3, seed=call, device=device)])
+
+
 @pytest.mark.parametrize("name", ["softmax", "cumsum", "flip", "gather"])
 def test_its_gradient(name: str) -> None:
     function = OF_A_SCALAR[name]

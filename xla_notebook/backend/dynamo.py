@@ -260,13 +260,14 @@ def xla_notebook(
 
         return compile_graph
 
-    wrapped: Callable[..., Any] = aot_autograd(
-        fw_compiler=compiler("forward"),
-        bw_compiler=compiler("backward"),
-        inference_compiler=compiler("optimizer" if optimizer else "inference"),
-        decompositions=DECOMPOSITIONS,
-        keep_inference_input_mutations=True,
-    )(module, example_inputs)
+    with substitutes.constants_left_alone():
+        wrapped: Callable[..., Any] = aot_autograd(
+            fw_compiler=compiler("forward"),
+            bw_compiler=compiler("backward"),
+            inference_compiler=compiler("optimizer" if optimizer else "inference"),
+            decompositions=DECOMPOSITIONS,
+            keep_inference_input_mutations=True,
+        )(module, example_inputs)
     if unwrapped is None and returns_views_by_size:
         return _uncompiled(module, _RESULT_IS_A_VIEW.format(function=function))
     call = wrapped if unwrapped is None else _unwrapped(unwrapped)

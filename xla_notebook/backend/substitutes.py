@@ -19,6 +19,7 @@ from torch._higher_order_ops.auto_functionalize import (
 from torch._prims.rng_prims import run_and_save_rng_state, run_with_rng_state
 from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND, elementwise_dtypes
 from torch._subclasses.functional_tensor import FunctionalTensor
+from torch.fx.experimental import proxy_tensor
 from torch.utils._pytree import tree_map
 
 from xla_notebook.backend import runtime
@@ -209,6 +210,22 @@ def _is_empty(tensor: torch.Tensor) -> bool:
 
 def _is_scalar(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.dim() == 0
+
+
+# Constants that a function makes (``torch.tensor(2.0, device="xla")``). PyTorch computes with those of one element
+# while it traces, beside the graph, in case a value is read: on the device, by kernels that refuse a scalar's
+# dimension. What reads a value breaks Dynamo's graph anyway.
+
+
+@contextlib.contextmanager
+def constants_left_alone() -> Iterator[None]:
+    """Let tracing compute nothing with constants."""
+    saved = proxy_tensor.CONSTANT_NUMEL_LIMIT
+    proxy_tensor.CONSTANT_NUMEL_LIMIT = -1
+    try:
+        yield
+    finally:
+        proxy_tensor.CONSTANT_NUMEL_LIMIT = saved
 
 
 # LayerNorm and GroupNorm with dynamic shapes. torch_xla's autograd kernels ask for the number of
