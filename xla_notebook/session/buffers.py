@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from xla_notebook.session.events import Plain, to_dict
 
@@ -24,8 +24,7 @@ class Owner:
     graph_id: int | None = None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class BufferRecord:
+class BufferRecord(NamedTuple):
     """A device buffer, or a tensor whose value is still pending, with all its owners.
 
     `handle` is None where there is no buffer. `live`: a buffer with its value; `pending`: not computed yet;

@@ -272,12 +272,14 @@ Plain = None | bool | int | float | str | list["Plain"] | dict[str, "Plain"]
 
 
 def to_plain(value: object) -> Plain:
-    """`value` as ``json.dumps`` takes it: dataclasses become dicts (events with a ``"kind"``), tuples lists.
+    """`value` as ``json.dumps`` takes it: records become dicts (events with a ``"kind"``), other tuples lists.
 
     Raises `TypeError` for anything else, so that no device object can slip into a snapshot.
     """
     if value is None or isinstance(value, bool | int | float | str):
         return value
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        value = value._asdict()
     if isinstance(value, tuple | list):
         return [to_plain(item) for item in value]
     if isinstance(value, dict):

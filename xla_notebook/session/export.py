@@ -92,9 +92,9 @@ def _decode(hint: Any, plain: object, where: str) -> Any:
     if origin is Literal:
         if plain in arguments:
             return plain
-    elif dataclasses.is_dataclass(hint) and isinstance(plain, dict):
+    elif (dataclasses.is_dataclass(hint) or hasattr(hint, "_fields")) and isinstance(plain, dict):
         hints = typing.get_type_hints(hint)
-        names = [field.name for field in dataclasses.fields(hint)]
+        names = hint._fields if hasattr(hint, "_fields") else [field.name for field in dataclasses.fields(hint)]
         missing = [name for name in names if name not in plain]
         if missing:
             raise ExportError(f"{where} lacks {', '.join(missing)}")

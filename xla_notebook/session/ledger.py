@@ -14,10 +14,10 @@ not see are asked, and of many only some: a run is sent as a whole.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
+import math
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, compress
 from typing import NamedTuple
 
@@ -42,37 +42,44 @@ _dtype: Callable[[torch.Tensor], torch.dtype] = vars(torch._C.TensorBase)["dtype
 
 
 class _Part(NamedTuple):
-    """What a look found of some tensors."""
+    """What a look found of some tensors, a list for each fact."""
 
+    places: list[int | str]
     numbers: list[int]
     owners: Sequence[tuple[_OwnerKey, ...]]
-    places: Sequence[int | str]
     shapes: list[torch.Size]
     dtypes: list[torch.dtype]
 
+    def moved_from(self, last: _Part) -> bool:
+        """Whether these are as those of `last` with other buffers, all live: after a step, most are."""
+        return self[2:] == last[2:] and set(map(type, chain(self.places, last.places))) == {int}
 
-class _Seen(NamedTuple):
-    """A tensor at the last look, by a weak reference."""
+
+class _Known(NamedTuple):
+    """What the last look found of a tensor."""
 
     tensor: weakref.ref[torch.Tensor]
     place: int | str
-    kind: list[object]
     owners: tuple[_OwnerKey, ...]
+    shape: torch.Size
+    dtype: torch.dtype
     record: BufferRecord
 
 
 class Looker:
     """Makes ledgers, and remembers by weak references what the tensors were at the last look.
 
-    A record whose tensor has the same buffer and owners as then is used again: most are.
+    A record is used again where a tensor has the same buffer and owners as one had then.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._walk = Walk()
+        # What the last look found, by parts: facts, the tensors, and a record for each tensor.
         self._parts: list[_Part] = []
+        self._tensors: list[list[weakref.ref[torch.Tensor]]] = []
+        self._records: list[list[BufferRecord]] = []
         self._ledger = Ledger((), True)
-        self._seen: dict[int, _Seen] = {}
 
     def look(
         self,
@@ -87,103 +94,140 @@ class Looker:
         """
         # Tensor subclasses would otherwise answer for their shape with their own code.
         with self._lock, torch._C.DisableTorchFunctionSubclass():
-            tensors: list[torch.Tensor] = []
+            reached: list[torch.Tensor] = []
             owners: list[tuple[_OwnerKey, ...]] = []
             for name, graph in keepers:
                 for position, tensor in enumerate(graph.saved):
-                    tensors.append(tensor)
+                    reached.append(tensor)
                     owners.append((("saved", f"{name}: constant {position}", graph.graph_id),))
-            reached = self._walk.look(roots)
-            tensors += reached.tensors
-            owners += reached.names
-            found = []
-            for number, (part, owned) in enumerate(zip(parts(tensors), parts(owners), strict=True)):
+            walked = self._walk.look(roots)
+            reached += walked.tensors
+            owners += walked.names
+            found: list[_Part] = []
+            tensors: list[list[weakref.ref[torch.Tensor]]] = []
+            for number, (some, owned) in enumerate(zip(parts(reached), parts(owners), strict=True)):
                 last = self._parts[number] if number < len(self._parts) else None
-                looked = _looked(part, owned, last)
-                found.append(last if last is not None and looked == last else looked)
-            if found != self._parts or reached.complete != self._ledger.complete:
-                self._ledger = self._made(tensors, found, reached.complete, donated_since)
-                self._parts = found
+                there, part = _looked(some, owned, last)
+                found.append(last if last is not None and part == last else part)
+                tensors.append(list(map(weakref.ref, there)))
+            if found != self._parts or walked.complete != self._ledger.complete:
+                self._records = self._recorded(found, tensors, donated_since)
+                self._ledger = _ledger(found, self._records, walked.complete)
+            self._parts, self._tensors = found, tensors
             return self._ledger
 
-    def _made(
+    def _recorded(
         self,
-        tensors: list[torch.Tensor],
         found: list[_Part],
-        complete: bool,
+        tensors: list[list[weakref.ref[torch.Tensor]]],
         donated_since: Callable[[], frozenset[int]],
-    ) -> Ledger:
-        by_number = {id(tensor): tensor for tensor in tensors}
+    ) -> list[list[BufferRecord]]:
+        """A record for each tensor, by parts."""
+        made: list[list[BufferRecord]] = []
+        known: dict[int, _Known] = {}
         donated: frozenset[int] | None = None
-        records: dict[object, BufferRecord] = {}
-        seen: dict[int, _Seen] = {}
-        for number, owned, place, *kind in chain.from_iterable(zip(*part, strict=True) for part in found):
-            tensor = by_number[number]
-            last = self._seen.get(number)
-            if last is not None and last.tensor() is not tensor:
-                last = None
-            # Tensors on one handle are one buffer. Without a handle each tensor stands for itself.
-            key = place if isinstance(place, int) else (number, "no handle")
-            known = records.get(key)
-            # The kind too, because torch_xla uses numbers of handles again and a tensor can get other data.
-            is_as_it_was = last is not None and last[2:4] == (kind, owned)
-            if known is None and last is not None and is_as_it_was and last.place == place:
-                record = last.record
-                seen[number] = last
+        for number, part in enumerate(found):
+            last = self._parts[number] if number < len(self._parts) else None
+            if part is last:
+                made.append(self._records[number])
+            elif last is not None and part.moved_from(last):
+                made.append(_moved(self._records[number], part.places))
             else:
-                state: BufferState
-                if isinstance(place, int):
-                    state = "live"
-                elif place in ("pending", "sending"):
-                    state = "pending"
-                elif any(owner[0] == "saved" for owner in owned):
-                    state = "stale"
-                else:
-                    donated = donated_since() if donated is None else donated
-                    known_to_be = last is not None and (last.record.state == "donated" or last.place in donated)
-                    state = "donated" if known_to_be else "deleted"
-                handle = place if isinstance(place, int) else None
-                if last is not None and is_as_it_was:
-                    record = _moved(last.record, handle, state)
-                else:
-                    record = _record(tensor, handle, state, owned)
-                if isinstance(place, int) or state == "donated":
-                    seen[number] = _Seen(weakref.ref(tensor), place, kind, owned, record)
-            records[key] = record if known is None else _joined(known, record)
-        self._seen = seen
-        sent = not any("sending" in part.places for part in found)
-        return Ledger(tuple(records.values()), complete, sent)
+                known = known or self._known()
+                if donated is None and "deleted" in part.places:
+                    donated = donated_since()
+                facts = zip(tensors[number], *part, strict=True)
+                made.append([_record(known, donated or frozenset(), *of_one) for of_one in facts])
+        return made
+
+    def _known(self) -> dict[int, _Known]:
+        """What the last look found, by the tensors' numbers."""
+        known: dict[int, _Known] = {}
+        for tensors, part, records in zip(self._tensors, self._parts, self._records, strict=True):
+            places, numbers, *facts = part
+            known.update(zip(numbers, map(_Known, tensors, places, *facts, records), strict=True))
+        return known
 
 
-def _looked(tensors: Sequence[torch.Tensor], owners: Sequence[tuple[_OwnerKey, ...]], last: _Part | None) -> _Part:
+def _looked(
+    tensors: Sequence[torch.Tensor], owners: Sequence[tuple[_OwnerKey, ...]], last: _Part | None
+) -> tuple[Sequence[torch.Tensor], _Part]:
+    """Those of `tensors` that are anything at all, and the facts of them."""
     found = _sent_places(tensors, () if last is None else last.places)
     if "nothing" in found:
         # What a failed step barrier leaves has not even a shape.
         there = [place != "nothing" for place in found]
         tensors, owners = list(compress(tensors, there)), list(compress(owners, there))
         found = list(compress(found, there))
-    return _Part(list(map(id, tensors)), owners, found, list(map(_shape, tensors)), list(map(_dtype, tensors)))
+    return tensors, _Part(found, list(map(id, tensors)), owners, list(map(_shape, tensors)), list(map(_dtype, tensors)))
 
 
-def _moved(record: BufferRecord, handle: int | None, state: BufferState) -> BufferRecord:
-    """`record` for another buffer; a third of the time that `dataclasses.replace` takes."""
-    return BufferRecord(handle, record.shape, record.dtype, record.nbytes, state, record.owners, record.tensors)
+def _moved(records: Sequence[BufferRecord], handles: Sequence[int | str]) -> list[BufferRecord]:
+    """`records` of other buffers; with `_replace` it would take three times as long."""
+    return [
+        record if record.handle == handle else BufferRecord._make((handle, *record[1:]))
+        for record, handle in zip(records, handles, strict=True)
+    ]
 
 
-def _record(tensor: torch.Tensor, handle: int | None, state: BufferState, owners: Iterable[_OwnerKey]) -> BufferRecord:
+def _record(
+    known: Mapping[int, _Known],
+    donated: frozenset[int],
+    tensor: weakref.ref[torch.Tensor],
+    place: int | str,
+    number: int,
+    owners: tuple[_OwnerKey, ...],
+    shape: torch.Size,
+    dtype: torch.dtype,
+) -> BufferRecord:
+    """The record of a tensor; `donated` are the handles that were donated since the last look."""
+    last = known.get(number)
+    if last is not None and last.tensor() is not tensor():
+        last = None  # another tensor had this number
+    state: BufferState
+    if isinstance(place, int):
+        state = "live"
+    elif place in ("pending", "sending"):
+        state = "pending"
+    elif any(owner[0] == "saved" for owner in owners):
+        state = "stale"
+    else:
+        known_to_be = last is not None and (last.record.state == "donated" or last.place in donated)
+        state = "donated" if known_to_be else "deleted"
+    handle = place if isinstance(place, int) else None
+    # The kind too, because torch_xla uses numbers of handles again and a tensor can get other data.
+    if last is not None and (last.owners, last.shape, last.dtype) == (owners, shape, dtype):
+        same = (last.record.handle, last.record.state) == (handle, state)
+        return last.record if same else last.record._replace(handle=handle, state=state)
     return BufferRecord(
         handle=handle,
-        shape=tuple(tensor.shape),
-        dtype=str(tensor.dtype).removeprefix("torch."),
-        nbytes=tensor.numel() * tensor.element_size(),
+        shape=tuple(shape),
+        dtype=str(dtype).removeprefix("torch."),
+        nbytes=math.prod(shape) * dtype.itemsize,
         state=state,
         owners=tuple(Owner(*owner) for owner in owners),
         tensors=1,
     )
 
 
+def _ledger(found: Iterable[_Part], records: Iterable[list[BufferRecord]], complete: bool) -> Ledger:
+    """A record for each buffer, of the records for each tensor: tensors on one handle are one buffer."""
+    sent = not any("sending" in part.places for part in found)
+    buffers = list(chain.from_iterable(records))
+    handles = [record.handle for record in buffers if record.handle is not None]
+    if len(set(handles)) < len(handles):
+        # Without a handle each tensor stands for itself.
+        by_handle: dict[object, BufferRecord] = {}
+        for number, record in enumerate(buffers):
+            key = (number, "no handle") if record.handle is None else record.handle
+            known = by_handle.get(key)
+            by_handle[key] = record if known is None else _joined(known, record)
+        buffers = list(by_handle.values())
+    return Ledger(tuple(buffers), complete, sent)
+
+
 def _joined(first: BufferRecord, second: BufferRecord) -> BufferRecord:
-    return dataclasses.replace(first, owners=first.owners + second.owners, tensors=first.tensors + second.tensors)
+    return first._replace(owners=first.owners + second.owners, tensors=first.tensors + second.tensors)
 
 
 def says_deleted(error: RuntimeError) -> bool:

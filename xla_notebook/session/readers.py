@@ -112,12 +112,12 @@ class _Modules(Reader):
         dicts = list(map(_dict_of_module, objects))
         parts = chain.from_iterable(map(dict.__getitem__, dicts, repeat(part)) for part in _PARTS)
         keys, sizes, values = _of_dicts(list(parts))
-        # Only the user's attributes, behind torch's: most of a module's dictionary are its hooks.
-        begin = len(_MODULE_KEYS), None
-        keys += chain.from_iterable(map(islice, map(dict.__iter__, dicts), *map(repeat, begin)))
-        sizes += [size - begin[0] for size in map(dict.__len__, dicts)]
-        values += chain.from_iterable(map(islice, map(dict.values, dicts), *map(repeat, begin)))
-        return Reading(keys, sizes, values)
+        # Only the user's attributes, from the end: before them stand torch's, most of them hooks, which to pass over
+        # takes longer than all else.
+        attributes = [size - len(_MODULE_KEYS) for size in map(dict.__len__, dicts)]
+        keys += chain.from_iterable(map(islice, map(dict.__reversed__, dicts), attributes))
+        values += chain.from_iterable(map(islice, map(reversed, map(dict.values, dicts)), attributes))
+        return Reading(keys, sizes + attributes, values)
 
 
 class _OtherModules(Reader):

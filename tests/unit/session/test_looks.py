@@ -229,6 +229,29 @@ def test_one_change_is_told_as_at_a_first_look(session: Session, number: int) ->
     assert told(session.buffers(namespace)) == seen
 
 
+def test_looks_between_training_steps_tell_what_a_first_look_tells(session: Session) -> None:
+    """Given steps that update in place and make new gradients, each look tells the buffers of now, some of them dead."""
+    namespace = objects()
+    net, adam = namespace["net"], namespace["adam"]
+    adam.state.clear()
+    first = next(net.parameters())
+    namespace["old"] = [runtime.wrapper(first)]
+    states = collections.Counter[str]()
+    for _ in range(4):
+        before = by_name(session.buffers(namespace))
+        adam.zero_grad()
+        sum(parameter.square().sum() for parameter in net.parameters()).backward()
+        adam.step()
+        torch_xla.sync(wait=True)
+        after = by_name(session.buffers(namespace))
+        assert told(session.buffers(namespace)) == told(first_look(namespace))
+        weight = "net.layers[0].weight"
+        assert after[weight].handle == runtime.handle(first) != before[weight].handle
+        assert after["x"] is before["x"]
+        states.update(record.state for record in after.values())
+    assert states["live"] and states["deleted"]
+
+
 def test_what_did_not_change_is_not_told_anew(session: Session) -> None:
     namespace = objects()
     first = session.buffers(namespace)
