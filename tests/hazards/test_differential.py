@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 import torch
 import torch_xla
-from hazards.programs import Outcome, Program, difference, programs, run
+from hazards.drawn_programs import programs
+from hazards.programs import Outcome, Program, difference, run
 from hypothesis import HealthCheck, given, settings
 
 CPU = torch.device("cpu")
