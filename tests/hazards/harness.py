@@ -36,6 +36,11 @@ def values(*shape: int, seed: int = 0, device: torch.device = CPU, dtype: torch.
     return torch.randn(shape, generator=generator).to(dtype).to(device)
 
 
+def two(call: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """The arguments of a call: two matrices."""
+    return values(3, 4, seed=call, device=device), values(3, 4, seed=call + 50, device=device)
+
+
 # Comparing -------------------------------------------------------------------------------------------
 
 
