@@ -7,8 +7,6 @@ import os
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Iterator
-from typing import Any
 from unittest import mock
 
 import pytest
@@ -16,43 +14,15 @@ import torch
 import torch_xla
 import torch_xla.debug.metrics as met
 
-from xla_notebook.backend import cache, config, runtime
-from xla_notebook.session import FrozenError, FrozenWarning, GraphRecord, Session
-from xla_notebook.session.analysis import aliases
+from xla_notebook.backend import cache
+from xla_notebook.session import FrozenError, FrozenWarning, Session
 from xla_notebook.session.describe import histories
-from xla_notebook.session.events import BarrierRan, Donation, Dropped, Frozen, Hazard, Recompiled, Traced, Warmed
+from xla_notebook.session.events import BarrierRan, Dropped, Frozen, Recompiled, Traced, Warmed
 from xla_notebook.session.hlo import op_histogram
 from xla_notebook.session.links import clear_graphs
-from xla_notebook.session.settings import to_backend
 from xla_notebook.session.walk import Walk
 
-
-@pytest.fixture
-def session() -> Iterator[Session]:
-    torch._dynamo.reset()
-    gc.collect()
-    before = vars(config.config).copy()
-    made = Session(apply=to_backend)
-    made.attach()
-    yield made
-    made.detach()
-    for name, value in before.items():
-        setattr(config.config, name, value)
-    torch._dynamo.reset()
-
-
-def on_device(*shape: int) -> torch.Tensor:
-    (tensor,) = runtime.uploaded([torch.rand(*shape)], torch_xla.device())
-    return tensor
-
-
-def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    return torch.compile(function, backend="xla_notebook", dynamic=False)
-
-
-def only(session: Session) -> GraphRecord:
-    (graph,) = session.graphs()
-    return graph
+from .real_backend import compiled, on_device, only
 
 
 def compile_count() -> int:
@@ -165,99 +135,6 @@ def test_warm_up_off_compiles_at_the_first_run(session: Session) -> None:
     assert {event.kind for event in session.events()}.isdisjoint({"evicted", "recompiled"})
 
 
-class Counter(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("n", torch.zeros(3))
-
-    def forward(self, x: torch.Tensor) -> Any:
-        self.n.add_(1)  # type: ignore[operator]
-        return x + self.n
-
-
-def test_executing_warm_up_with_the_guard_is_a_hazard_averted(session: Session) -> None:
-    session.set(warm_up="execute", guard=True)
-    model = Counter().to(torch_xla.device())
-    torch_xla.sync()
-    x = on_device(3)
-    with torch.no_grad():
-        out = compiled(model)(x)
-    hazards = [event for event in session.events() if isinstance(event, Hazard)]
-    assert [hazard.outcome for hazard in hazards] == ["copied"]
-    assert torch.allclose(out.cpu(), x.cpu() + 1)
-
-
-def update(state: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    state.add_(x.sum())
-    return state.mean()
-
-
-def refill(old: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    return x.mean(), old * 2 + x
-
-
-def shrink(old: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    return (old * 2 + x).sum()
-
-
-def offered_by_operator(old: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    torch.ops.xla.dynamo_set_buffer_donor_(old, True)
-    return old * 2 + x
-
-
-@pytest.mark.parametrize(
-    ("function", "name", "taker"),
-    [(update, "state", "state"), (refill, "old", "output 1"), (offered_by_operator, "old", "output 0")],
-)
-def test_donated_input_is_told_at_each_run_with_its_taker(
-    session: Session, function: Callable[..., Any], name: str, taker: str
-) -> None:
-    step = torch.compile(function, backend="xla_notebook", options={"donate": [name]})
-    truth = []
-    with session.cell(7) as cell:
-        for _ in range(3):
-            given, x = on_device(6, 5), on_device(6, 5)
-            was = runtime.handle(given), runtime.wrapper(given)
-            assert was[1] is not None
-            results = step(given, x)
-            takes = given if taker == "state" else results[1] if taker == "output 1" else results
-            runtime.wait_for_device()
-            truth.append((was[0], runtime.handle(takes)))
-            assert runtime.handle(was[1]) is None
-    told = [event for event in session.events() if isinstance(event, Donation)]
-    assert [event.handle for event in told] == [handle for handle, _ in truth]
-    assert {(event.cause, event.name, event.taker, event.cell) for event in told} == {
-        ("graph input", name, taker, cell)
-    }
-    # Only the first run, which learns what XLA has paired, waits for the device.
-    assert [event.taker_handle for event in told] == [truth[0][1], None, None]
-    assert [event.address is None for event in told] == [False, True, True]
-    (graph,) = session.graphs()
-    assert {event.graph_id for event in told} == {graph.graph_id}
-    assert [(source, reused) for source, _, reused in aliases(graph)] == [(name, True)]
-
-
-def test_offer_that_xla_has_no_use_for_is_no_donation(session: Session) -> None:
-    step = torch.compile(shrink, backend="xla_notebook", options={"donate": ["old"]})
-    old = on_device(4)
-    for _ in range(2):
-        step(old, on_device(4))
-    assert runtime.handle(old) is not None
-    assert [event for event in session.events() if isinstance(event, Donation)] == []
-
-
-def test_watched_runs_tell_addresses_each_time(session: Session) -> None:
-    session.set(watch_donations=True)
-    step = torch.compile(refill, backend="xla_notebook", options={"donate": ["old"]})
-    truth = []
-    for _ in range(3):
-        given = on_device(5)
-        truth.append(runtime.address(given))
-        made = step(given, on_device(5))[1]
-        assert runtime.address(made) == truth[-1]
-    assert [event.address for event in session.events() if isinstance(event, Donation)] == truth
-
-
 def test_runs_take_time_on_the_host(session: Session) -> None:
     step = compiled(scale)
     step(on_device(4, 5), on_device(5))
@@ -265,17 +142,6 @@ def test_runs_take_time_on_the_host(session: Session) -> None:
     for _ in range(3):
         step(on_device(4, 5), on_device(5))
     assert only(session).mean_run_ns == cached.run_ns // 4 > 0
-
-
-def test_saved_buffers_of_real_graphs_are_in_the_ledger(session: Session) -> None:
-    mask = torch.rand(3, 3)
-    step = compiled(lambda x: x * mask.to(x.device))
-    step(on_device(3, 3))
-    graph = only(session)
-    saved = [record for record in session.buffers({}).buffers if graph.graph_id in record.graph_ids]
-    assert len(saved) == graph.saved_count
-    assert sum(record.nbytes for record in saved) == graph.saved_nbytes
-    assert {record.state for record in saved} <= {"live"}
 
 
 def test_frozen_compile_raises_the_cause_and_leaves_no_trace(session: Session) -> None:
