@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from hazards.harness import XLA, assert_same, compiled, reports, same_as_eager, values
+from hazards.harness import CPU, XLA, assert_same, compiled, reports, same_as_eager, values
 from torch import Tensor
 
 from xla_notebook.backend.decompositions import DECOMPOSITIONS
@@ -74,6 +75,25 @@ def test_many_wirings_of_one_expression() -> None:
         ]
         for (i, j, k), function in zip(wirings, functions, strict=True):
             assert_same(want[i] * want[j] - want[k], function(*given)[3], f"{i} * {j} - {k}")
+
+
+def test_pending_arguments_that_hash_alike() -> None:
+    """Given arguments that wait to be computed, by expressions and in orders that are one to torch_xla's hash."""
+    expressions: list[Callable[[Tensor, Tensor, Tensor], list[Tensor]]] = [
+        lambda a, b, c: [(a - b) * (b - c)],
+        lambda a, b, c: [(a - b) * (a - c)],
+        lambda a, b, c: [a + 1, b + 1, c + 1, a * b + c],
+        lambda a, b, c: [a + 1, b + 1, c + 1, a * c + b],
+        *(
+            lambda a, b, c, order=order: [(a, b, c)[i] + 1 for i in order]  # type: ignore[misc]
+            for order in itertools.product(range(3), repeat=3)
+        ),
+    ]
+    run = compiled(lambda *given: [x * 2 for x in given], dynamic=False)
+    for expression in expressions:
+        want, got = (expression(*(values(4, seed=i, device=device) for i in range(3))) for device in (CPU, XLA))
+        assert_same([x * 2 for x in want], list(run(*got)))
+        assert_same(want, got)
 
 
 def test_functions_that_differ_in_a_number_share_an_executable() -> None:
@@ -140,7 +160,7 @@ def test_the_persistent_cache_of_another_process(tmp_path: Path) -> None:
 
 EVICTION = """
 import torch
-from hazards.harness import XLA, assert_same, compiled, reports, values
+from hazards.harness import CPU, XLA, assert_same, compiled, reports, values
 from xla_notebook.backend import cache
 from xla_notebook.backend.observer import GraphEvicted, GraphTraced
 functions = [compiled(lambda x, n=n: (x * 2 + torch.arange(3.0, device=x.device)) ** n) for n in (1, 2, 3)]

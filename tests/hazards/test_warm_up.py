@@ -159,6 +159,19 @@ def test_execute_mode_tells_what_the_guard_prevented() -> None:
     assert (donated.name, donated.cause, donated.would_be) == ("self.n", "warm-up", True)
 
 
+def test_execute_mode_of_a_copy_that_is_read_and_written_back() -> None:
+    """Given an argument that is copied to and whose new value an operator on the host reads."""
+
+    def function(x: Tensor, y: Tensor) -> Tensor:
+        y.zero_()
+        x.copy_(y)
+        return x.median()
+
+    arguments = [values(2, 3, seed=seed, device=XLA) for seed in range(2)]
+    result = compiled(function, fullgraph=True, dynamic=False, options={"warm_up": "execute"})(*arguments)
+    assert_same([torch.zeros(()), torch.zeros(2, 3), torch.zeros(2, 3)], [result, *arguments])
+
+
 def test_execute_mode_donates_nothing_when_guarded() -> None:
     config.guard = True
     module = Counts().to(XLA)

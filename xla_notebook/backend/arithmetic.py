@@ -1,13 +1,13 @@
 """Arithmetic that AOTAutograd takes apart, because torch_xla or XLA computes it otherwise than PyTorch does.
 
-Division that rounds, powers of integers, bounds that are met exactly, and NaN. Each says what is wrong without it.
+Division that rounds, powers, bounds that are met exactly, and NaN. Each says what is wrong without it.
 `NotImplemented` leaves an operator to torch_xla.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -26,17 +26,22 @@ _EXPONENT_BITS = 6
 
 
 def _is_on_xla(value: object) -> bool:
+    if isinstance(value, list | tuple):
+        return any(map(_is_on_xla, value))
     return isinstance(value, Tensor) and value.device.type == "xla"
 
 
-def _for_xla(decomposition: Callable[..., Any]) -> Callable[..., Any]:
-    """`decomposition`, for what is computed on an XLA device: graphs hold numbers of the host, too (Adam's step)."""
+def for_xla(decompositions: Mapping[Any, Callable[..., Any]]) -> dict[Any, Callable[..., Any]]:
+    """`decompositions`, for what is computed on an XLA device: graphs hold numbers of the host, too (Adam's step)."""
 
-    def decomposed(*args: Any, **kwargs: Any) -> Any:
-        is_ours = any(map(_is_on_xla, args)) or torch.device(kwargs.get("device") or "cpu").type == "xla"
-        return decomposition(*args, **kwargs) if is_ours else NotImplemented
+    def of_xla(decomposition: Callable[..., Any]) -> Callable[..., Any]:
+        def decomposed(*args: Any, **kwargs: Any) -> Any:
+            is_ours = _is_on_xla(args) or torch.device(kwargs.get("device") or "cpu").type == "xla"
+            return decomposition(*args, **kwargs) if is_ours else NotImplemented
 
-    return decomposed
+        return decomposed
+
+    return {operator: of_xla(decomposition) for operator, decomposition in decompositions.items()}
 
 
 def _left_alone(operator: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -45,8 +50,8 @@ def _left_alone(operator: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return operator(*args, **kwargs)
 
 
-def _operands(*values: Any) -> tuple[list[Tensor], torch.dtype]:
-    """Tensors in the type that PyTorch computes in, and the type of the result."""
+def operands(*values: Any) -> tuple[list[Tensor], torch.dtype]:
+    """`values`, of which one is on XLA, as tensors in the type that PyTorch computes in, and the type of the result."""
     kind = ELEMENTWISE_TYPE_PROMOTION_KIND.DEFAULT
     computed_in, result = elementwise_dtypes(*values, type_promotion_kind=kind)
     device = next(value.device for value in values if _is_on_xla(value))
@@ -61,7 +66,7 @@ def _operands(*values: Any) -> tuple[list[Tensor], torch.dtype]:
 
 def _divide(dividend: Tensor, divisor: Any, *, rounding_mode: str | None) -> Any:
     """torch_xla rounds the quotient: of floats 1 // 0.1 is 10 (PyTorch's is 9), of integers it has 24 bits."""
-    (a, b), dtype = _operands(dividend, divisor)
+    (a, b), dtype = operands(dividend, divisor)
     if dtype in _WIDE and rounding_mode is not None:
         return _whole_quotient(a, b, floor=rounding_mode == "floor")
     if dtype.is_floating_point and rounding_mode == "floor":
@@ -96,7 +101,7 @@ def _floor_quotient(a: Tensor, b: Tensor) -> Tensor:
 
 def _remainder(dividend: Any, divisor: Any) -> Any:
     """torch_xla gives NaN for an infinite divisor."""
-    (a, b), dtype = _operands(dividend, divisor)
+    (a, b), dtype = operands(dividend, divisor)
     if not dtype.is_floating_point:
         return NotImplemented
     if not isinstance(divisor, Tensor):
@@ -108,9 +113,12 @@ def _remainder(dividend: Any, divisor: Any) -> Any:
 def _power(base: Any, exponent: Tensor) -> Any:
     """XLA's powers of integers are wrong for negative exponents, and 0 ** 64 is 1.
 
-    An odd base to a power from 64 on, which no integer type holds, stays as XLA computes it.
+    An odd base to a power from 64 on, which no integer type holds, stays as XLA computes it. A complex number as base
+    torch_xla refuses.
     """
-    (a, b), dtype = _operands(base, exponent)
+    (a, b), dtype = operands(base, exponent)
+    if isinstance(base, complex):
+        return aten.pow.Tensor_Tensor(a, b)
     if dtype.is_floating_point or dtype.is_complex or dtype == torch.bool:
         return NotImplemented
     power = _left_alone(aten.pow.Tensor_Tensor, a, b & (2**_EXPONENT_BITS - 1))
@@ -137,7 +145,7 @@ def _choose(is_better: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Any]
     """`maximum` or `minimum`, in which XLA's compiler for CPUs takes any number for better than NaN."""
 
     def decomposed(first: Tensor, second: Tensor) -> Any:
-        (a, b), dtype = _operands(first, second)
+        (a, b), dtype = operands(first, second)
         if not dtype.is_floating_point:
             return NotImplemented
         return torch.where(is_better(a, b) | (a != a), a, b).to(dtype)
@@ -274,5 +282,5 @@ _DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.threshold.default: lambda input, threshold, value: torch.where(input <= threshold, value, input),
 }
 
-ARITHMETIC = {operator: _for_xla(decomposition) for operator, decomposition in _DECOMPOSITIONS.items()}
+ARITHMETIC = for_xla(_DECOMPOSITIONS)
 """By operator, what AOTAutograd puts in its place."""

@@ -1,7 +1,7 @@
 """Operators that AOTAutograd takes apart before they reach torch_xla, because its kernels of them are wrong.
 
-Each says what is wrong without it. Those of single numbers (division, bounds, NaN) are in `arithmetic`; other
-kernels' faults, which show only when they are called, in `substitutes`.
+Each says what is wrong without it. Those of single numbers (division, bounds, NaN) are in `arithmetic`, those of
+complex ones in `complex_numbers`; other kernels' faults, which show only when they are called, in `substitutes`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from torch import Tensor
 from torch._decomp import decompositions
 
 from xla_notebook.backend.arithmetic import ARITHMETIC
+from xla_notebook.backend.complex_numbers import COMPLEX
 
 # Dropout under autograd. torch_xla's kernel of `native_dropout` gives a mask that says it is boolean but
 # holds 0 and 1/(1-p), so `native_dropout_backward` scales twice: with p=0.5 the gradient is 4 where 2 is
@@ -36,15 +37,28 @@ def _dropout_backward(grad_output: Tensor, mask: Tensor, scale: float) -> Tensor
     return grad_output * mask.to(grad_output.dtype) * scale
 
 
+def _copy(input: Tensor, source: Tensor, _non_blocking: bool = False) -> Any:
+    """torch_xla's kernel updates the tensor that is copied to, and gives that one."""
+    if input.device != source.device:
+        return NotImplemented
+    return source.to(input.dtype).expand(input.shape).clone()
+
+
 def _batch_norm_backward(*args: Any) -> Any:
     """In evaluation torch_xla's kernel fails for want of a batch mean; in training it is left alone."""
     train = args[7]
     return NotImplemented if train else decompositions.native_batch_norm_backward(*args)
 
 
-def _norm(input: Tensor, p: float | None = 2, *args: Any) -> Any:
-    """torch_xla's `norm` is wrong for an infinite p; its `vector_norm` is right."""
-    return torch.linalg.vector_norm(input, p, *args) if p in (math.inf, -math.inf) else NotImplemented
+def _norm(operator: Callable[..., Tensor]) -> Callable[..., Any]:
+    """torch_xla's `norm` is wrong for an infinite p, where its `vector_norm` is right, and for complex numbers."""
+
+    def decomposed(input: Tensor, p: float | None = 2, *args: Any) -> Any:
+        if input.is_complex():
+            return operator(input.abs(), p, *args)
+        return torch.linalg.vector_norm(input, p, *args) if p in (math.inf, -math.inf) else NotImplemented
+
+    return decomposed
 
 
 def _count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
@@ -69,13 +83,24 @@ def is_exact(tensor: Tensor) -> bool:
     return not (tensor.is_floating_point() or tensor.is_complex())
 
 
-def _of_floats_only(input: Tensor) -> Any:
-    """torch_xla finds infinities among integers and booleans, and refuses to look for NaN there."""
-    return torch.zeros_like(input, dtype=torch.bool) if is_exact(input) else NotImplemented
+def _of_floats_only(operator: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Any]:
+    """torch_xla finds infinities among integers and booleans, and refuses to look for NaN there and in complex ones."""
+
+    def decomposed(input: Tensor) -> Any:
+        if is_exact(input):
+            return torch.zeros_like(input, dtype=torch.bool)
+        return operator(torch.view_as_real(input)).any(-1) if input.is_complex() else NotImplemented
+
+    return decomposed
 
 
 def _logsumexp(input: Tensor, dim: list[int], keepdim: bool = False) -> Any:
-    """torch_xla refuses integers and booleans."""
+    """torch_xla refuses integers, booleans and complex numbers."""
+    if input.is_complex():
+        greatest = input.real.amax(dim, keepdim=True)
+        greatest = torch.where(greatest.isinf(), 0, greatest)
+        total = (input - greatest).exp().sum(dim, keepdim=True).log() + greatest
+        return total if keepdim else total.squeeze(dim)
     if not is_exact(input):
         return NotImplemented
     return input.to(torch.get_default_dtype()).logsumexp(dim, keepdim)
@@ -186,10 +211,12 @@ def _as_strided_scatter(
 
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     **ARITHMETIC,
+    **COMPLEX,
     torch.ops.aten._linalg_slogdet.default: _slogdet,
     torch.ops.aten.as_strided.default: _as_strided,
     torch.ops.aten.as_strided_copy.default: _as_strided,
     torch.ops.aten.as_strided_scatter.default: _as_strided_scatter,
+    torch.ops.aten.copy.default: _copy,
     torch.ops.aten.native_dropout.default: _dropout,
     torch.ops.aten.native_dropout_backward.default: _dropout_backward,
     # torch_xla's kernel takes the input for the result, which is right only where the two agree in sign.
@@ -202,10 +229,10 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     torch.ops.aten.__rshift__.Tensor: torch.ops.aten.bitwise_right_shift.Tensor,
     torch.ops.aten.__lshift__.Scalar: torch.ops.aten.bitwise_left_shift.Tensor_Scalar,
     torch.ops.aten.__lshift__.Tensor: torch.ops.aten.bitwise_left_shift.Tensor,
-    torch.ops.aten.isneginf.default: _of_floats_only,
-    torch.ops.aten.isposinf.default: _of_floats_only,
-    torch.ops.aten.isnan.default: _of_floats_only,
-    torch.ops.aten.isinf.default: _of_floats_only,
+    torch.ops.aten.isneginf.default: _of_floats_only(torch.isneginf),
+    torch.ops.aten.isposinf.default: _of_floats_only(torch.isposinf),
+    torch.ops.aten.isnan.default: _of_floats_only(torch.isnan),
+    torch.ops.aten.isinf.default: _of_floats_only(torch.isinf),
     torch.ops.aten.logsumexp.default: _logsumexp,
     # torch_xla sums in the matrix's own type, of which uint8 is soon too narrow.
     torch.ops.aten.trace.default: lambda matrix: matrix.diagonal().sum(),
@@ -218,6 +245,6 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     torch.ops.aten.pixel_unshuffle.default: torch._refs.nn.functional.pixel_unshuffle,
     # torch_xla's kernel mixes the chunks up.
     torch.ops.aten._chunk_cat.default: decompositions._chunk_cat,
-    torch.ops.aten.norm.Scalar: _norm,
-    torch.ops.aten.norm.ScalarOpt_dim: _norm,
+    torch.ops.aten.norm.Scalar: _norm(torch.ops.aten.norm.Scalar),
+    torch.ops.aten.norm.ScalarOpt_dim: _norm(torch.ops.aten.norm.ScalarOpt_dim),
 }

@@ -105,7 +105,7 @@ def materialize(tensors: Sequence[torch.Tensor]) -> None:
     if current() is None:
         runtime.materialize(tensors, _compiled_ahead)
         return
-    lazy = runtime.distinct_pending(tensors)
+    lazy = runtime.pending_roots(tensors)
     if lazy:
         _compiled_ahead.add(runtime.graph_hash(lazy))
         runtime.warm_up(lazy)

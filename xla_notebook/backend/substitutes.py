@@ -80,15 +80,18 @@ def _auto_functionalized(operator: torch._ops.OpOverload, **kwargs: Any) -> Any:
     return (*outputs, *new_bases)
 
 
-# Operators whose XLA kernels are there, and wrong: of several matrices at once, factors with wrong shapes; maxima so
-# far, which XLA does not compile for every length, and among which NaN is lost.
+# Operators whose XLA kernels are there, and wrong: of several matrices at once, factors with wrong shapes; of complex
+# matrices, wrong inverses; maxima so far, which XLA does not compile for every length, and among which NaN is lost.
 
 _WRONG_IN_A_BATCH = (torch.ops.aten._linalg_svd.default, torch.ops.aten.linalg_pinv.atol_rtol_tensor)
+_WRONG_IF_COMPLEX = (*_WRONG_IN_A_BATCH, torch.ops.aten.inverse.default, torch.ops.aten.linalg_inv_ex.default)
 _RUNNING_EXTREMES = (torch.ops.aten.cummax.default, torch.ops.aten.cummin.default)
 
 
 def wrong_on_xla(node: torch.fx.Node) -> str | None:
     """Why an operator that has an XLA kernel must run on the host all the same, or None."""
+    if node.target in _WRONG_IF_COMPLEX and node.all_input_nodes[0].meta["val"].is_complex():
+        return "wrong for complex numbers in torch_xla"
     if node.target in _WRONG_IN_A_BATCH and node.all_input_nodes[0].meta["val"].dim() > 2:
         return "wrong for a batch in torch_xla"
     return "not compiled by XLA for every length" if node.target in _RUNNING_EXTREMES else None
@@ -107,7 +110,7 @@ HOST_KERNELS: dict[Any, Callable[..., Any]] = {
     run_and_save_rng_state: _run_and_save_seed,
     run_with_rng_state: _run_with_seed,
     auto_functionalized_v2: _auto_functionalized,
-    **{operator: _on_cpu(operator) for operator in _WRONG_IN_A_BATCH + _RUNNING_EXTREMES},
+    **{operator: _on_cpu(operator) for operator in _WRONG_IF_COMPLEX + _RUNNING_EXTREMES},
 }
 
 

@@ -111,8 +111,8 @@ class Looker:
                 found.append(last if last is not None and part == last else part)
                 tensors.append(list(map(weakref.ref, there)))
             if found != self._parts or walked.complete != self._ledger.complete:
-                self._records = self._recorded(found, tensors, donated_since)
-                self._ledger = _ledger(found, self._records, walked.complete)
+                records = self._recorded(found, tensors, donated_since)
+                self._records, self._ledger = records, _ledger(found, records, walked.complete)
             self._parts, self._tensors = found, tensors
             return self._ledger
 
