@@ -72,6 +72,30 @@ def test_of_no_elements(name: str) -> None:
     same_as_eager(OF_NOTHING[name], lambda _call, device: [torch.empty(0, 3, device=device)])
 
 
+OVER_NO_DIMENSION: dict[str, Callable[[Tensor], Any]] = {
+    "sum": lambda x: (x.sum(()), torch.ops.aten.sum.dim_IntList(x, [], True)),
+    "mean": lambda x: (torch.ops.aten.mean.dim(x, []), torch.ops.aten.mean.dim(x + 1, [], True)),
+    "variance": lambda x: (torch.ops.aten.var.correction(x, []), torch.ops.aten.std_mean.correction(x, [])),
+    "extremes": lambda x: (x.amax(()), x.amin((), keepdim=True)),
+    "norms": lambda x: (torch.linalg.vector_norm(x, 3), torch.ops.aten.linalg_vector_norm.default(x, 2, [], True)),
+    "counts": lambda x: (torch.ops.aten.count_nonzero.dim_IntList(x, []), torch.ops.aten.any.dims(x > 0, [])),
+}
+
+
+@pytest.mark.parametrize("name", OVER_NO_DIMENSION)
+def test_over_no_dimension_is_over_all(name: str) -> None:
+    same_as_eager(OVER_NO_DIMENSION[name], lambda call, device: [values(3, 4, seed=call, device=device)])
+
+
+@pytest.mark.parametrize("p", [float("inf"), float("-inf"), 0.5, 1, 2, 3])
+def test_gradient_of_a_norm(p: float) -> None:
+    """As in clipping by norm."""
+    want, got = (values(3, 4, device=device).requires_grad_() for device in (torch.device("cpu"), XLA))
+    torch.linalg.vector_norm(want, p).backward()
+    compiled(lambda x: torch.linalg.vector_norm(x, p))(got).backward()
+    assert_same(want.grad, got.grad)
+
+
 @pytest.mark.parametrize("dims", [0, 1, -1, (0, 1), None])
 def test_counting_along_a_dimension(dims: Any) -> None:
     same_as_eager(lambda x: (x > 0).count_nonzero(dims), lambda call, device: [values(3, 4, seed=call, device=device)])

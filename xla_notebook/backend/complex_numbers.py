@@ -87,6 +87,17 @@ def _vector_norm(input: Tensor, *args: Any, dtype: torch.dtype | None = None) ->
     return aten.linalg_vector_norm.default(input.abs(), *args, dtype=None if dtype is None else dtype.to_real())
 
 
+# Gradients, of which torch_xla leaves out the conjugate.
+
+
+def _tanh_backward(gradient: Tensor, result: Tensor) -> Any:
+    return gradient * (1 - result * result).conj() if result.is_complex() else NotImplemented
+
+
+def _sigmoid_backward(gradient: Tensor, result: Tensor) -> Any:
+    return gradient * ((1 - result) * result).conj() if result.is_complex() else NotImplemented
+
+
 # torch_xla has no complex NaN, which is the mean of nothing.
 
 
@@ -122,6 +133,8 @@ _DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.pow.Tensor_Scalar: _power_of_number,
     aten.acosh.default: _acosh,
     aten.addmm.default: _addmm,
+    aten.tanh_backward.default: _tanh_backward,
+    aten.sigmoid_backward.default: _sigmoid_backward,
     aten.dist.default: _distance,
     aten.linalg_vector_norm.default: _vector_norm,
     aten.mean.default: _mean,

@@ -119,7 +119,6 @@ HOST_KERNELS: dict[Any, Callable[..., Any]] = {
 
 _CHOOSING = (torch.ops.aten.where.self, torch.ops.aten.masked_fill.Tensor, torch.ops.aten.masked_fill.Scalar)
 _CUMULATIVE = (torch.ops.aten.cumsum.default, torch.ops.aten.cumprod.default)
-_EXTREMES = (torch.ops.aten.amin.default, torch.ops.aten.amax.default)
 
 
 def with_pytorch_types(target: Any, args: Any, kwargs: Any, declared: Any) -> tuple[Any, Any]:
@@ -128,7 +127,7 @@ def with_pytorch_types(target: Any, args: Any, kwargs: Any, declared: Any) -> tu
     Elementwise operators on tensors of several types: XLA widens to a 0-dim tensor's type
     (``bfloat16[3] + float32[]`` gives float32), takes `where`'s type from its first value, and has no ``exp``
     of integers and booleans, which PyTorch takes for floats (`declared` is what it gives). Cumulative
-    sums of integers: XLA keeps the narrow type. ``amin()`` over all dimensions: XLA reduces nothing.
+    sums of integers: XLA keeps the narrow type.
     """
     if not isinstance(target, torch._ops.OpOverload):
         return args, kwargs
@@ -143,9 +142,30 @@ def with_pytorch_types(target: Any, args: Any, kwargs: Any, declared: Any) -> tu
             args = tuple(a.to(declared.dtype) if any(a is v for v in values) else a for a in args)
     elif target in _CUMULATIVE and is_exact(args[0]) and kwargs.get("dtype") is None:
         kwargs = {**kwargs, "dtype": torch.int64}
-    elif target in _EXTREMES and not (len(args) > 1 and args[1]) and args[0].dim():
-        args = (args[0], list(range(args[0].dim())), *args[2:])
     return args, kwargs
+
+
+# Reductions over an empty list of dimensions: PyTorch reduces all, torch_xla none. Where each operator has the list.
+
+_DIMENSIONS_AT = {
+    torch.ops.aten.amin.default: 1,
+    torch.ops.aten.amax.default: 1,
+    torch.ops.aten.sum.dim_IntList: 1,
+    torch.ops.aten.mean.dim: 1,
+    torch.ops.aten.var.correction: 1,
+    torch.ops.aten.var_mean.correction: 1,
+    torch.ops.aten.std.correction: 1,
+    torch.ops.aten.std_mean.correction: 1,
+    torch.ops.aten.linalg_vector_norm.default: 2,
+}
+
+
+def over_all_dimensions(target: Any, args: Any) -> Any:
+    """An operator's arguments, with all dimensions for none."""
+    at = _DIMENSIONS_AT.get(target)
+    if at is None or len(args) < at or args[at : at + 1] not in ((), ([],)) or not args[0].dim():
+        return args
+    return (*args[:at], list(range(args[0].dim())), *args[at + 1 :])
 
 
 # Operators along a dimension of a 0-dim tensor. PyTorch takes dimension 0 of a scalar for granted

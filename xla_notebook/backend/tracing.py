@@ -37,6 +37,7 @@ from xla_notebook.backend.program import Segment, is_on_xla, source_place, tenso
 from xla_notebook.backend.substitutes import (
     as_pytorch_gives,
     of_shape,
+    over_all_dimensions,
     with_a_dimension,
     with_pytorch_types,
     without_elements,
@@ -238,6 +239,7 @@ class _Recording:
                 env[node] = empty
                 continue
             args, kwargs = with_pytorch_types(node.target, args, kwargs, node.meta.get("val"))
+            args = over_all_dimensions(node.target, args)
             widened = with_a_dimension(node.target, args)
             try:
                 if at_source:
