@@ -53,6 +53,12 @@ def test_same_as_eager(name: str) -> None:
     same_as_eager(OF_TWO[name], arguments, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.int64], ids=str)
+def test_angles_of_real_numbers(dtype: torch.dtype) -> None:
+    numbers = torch.tensor([-2.0, -0.0, 0.0, 3.0]).to(dtype)
+    same_as_eager(lambda x: x.angle(), lambda _, device: [numbers.to(device)], rtol=1e-12, atol=0)
+
+
 WITH_GRADIENTS = [name for name in OF_TWO if name not in ("infinite or not", "inverse", "singular values")]
 
 

@@ -32,26 +32,29 @@ def _polar(size: Tensor, angle: Tensor) -> Tensor:
 def _angle(input: Tensor) -> Tensor:
     if input.is_complex():
         return torch.atan2(input.imag, input.real)
-    of_sign = torch.where(input < 0, math.pi, 0.0)
-    return torch.where(input != input, input, of_sign)
+    real = input if input.is_floating_point() else input.to(torch.get_default_dtype())
+    return torch.where(real < 0, math.pi, torch.where(real != real, real, 0.0))
 
 
 # Arithmetic.
 
 
+def _is_complex(value: object) -> bool:
+    return isinstance(value, complex) or (isinstance(value, Tensor) and value.is_complex())
+
+
 def _divide(dividend: Tensor, divisor: Any) -> Any:
     """torch_xla takes the quotient for real: alone it is right, but not joined to another one, or over a number."""
-    (a, b), dtype = operands(dividend, divisor)
-    if not dtype.is_complex:
+    if not _is_complex(dividend) and not _is_complex(divisor):
         return NotImplemented
-    if isinstance(divisor, complex) or (isinstance(divisor, Tensor) and divisor.is_complex()):
-        return a * b.reciprocal()
-    return _complex(a.real / b.real, a.imag / b.real)
+    (a, b), _ = operands(dividend, divisor)
+    return a * b.reciprocal() if _is_complex(divisor) else _complex(a.real / b.real, a.imag / b.real)
 
 
 def _divide_each(dividends: list[Tensor], divisor: Any) -> Any:
-    is_complex = isinstance(divisor, complex) or any(dividend.is_complex() for dividend in dividends)
-    return [dividend / divisor for dividend in dividends] if is_complex else NotImplemented
+    if not any(map(_is_complex, dividends)) and not _is_complex(divisor):
+        return NotImplemented
+    return [dividend / divisor for dividend in dividends]
 
 
 def _power_of_number(base: Tensor, exponent: Any) -> Any:

@@ -187,15 +187,16 @@ def computed_type(tensor: torch.Tensor) -> torch.dtype | None:
 
 
 def pending_roots(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Those of `tensors` that have pending work, each once, and a root of no use that tells their graph from others.
+    """Those of `tensors` that have pending work, each once, and maybe a root of no use that tells their graph apart.
 
     torch_xla's hash forgets which input feeds which operator (pytorch/xla issue 8353): ``(a-b)*(b-c)`` and
-    ``(a-b)*(a-c)`` are one graph to it, and so are roots ``a+1, a+1, b+1`` and ``a+1, b+1, b+1``. So the size of an
-    empty constant says it. Costs about 10 us for each pending operator.
+    ``(a-b)*(a-c)`` are one graph to it, and so are roots ``a+1, a+1, b+1`` and ``a+1, b+1, b+1``. So where inputs are
+    of one kind, the size of an empty constant says it, for about 10 us an operator.
     """
     waiting = pending(tensors)
     lazy = list({tensor_id(t): t for t, waits in zip(tensors, waiting, strict=True) if waits}.values())
-    if lazy:
+    kinds = [(data.shape, data.dtype) for data in graph_inputs(lazy)[1]] if lazy else []
+    if len(set(kinds)) < len(kinds):
         wiring = _METADATA.sub("", hlo_text(lazy))
         size = int.from_bytes(hashlib.blake2b(wiring.encode(), digest_size=8).digest(), "big") >> 4
         with torch.no_grad():
