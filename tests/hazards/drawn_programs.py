@@ -58,15 +58,20 @@ class _Script(Builder):
     def derived(self, source: str) -> str:
         """A tensor made from another: an alias, a view, or a value that is still pending on XLA."""
         name = self.name("x")
-        expressions = [f"{source}.detach()", f"{source}.clone()", f"{source}[...]"]
+        copy = f"{source}.clone()"
+        expressions = [f"{source}.detach()", copy, f"{source}[...]"]
         if self.value(source).dtype != torch.bool:
             expressions += [f"{source} + 1"] * 3
         if self.value(source).dim():
             expressions += [f"{source}[1:]", f"{source}[0]", f"{source}[..., 1:]"]
         if self.value(source).dim() == 2:
             expressions += [f"{source}.t()"]
-        if not self.add(f"{name} = {self.choose(expressions)}", name):
+        expression = self.choose(expressions)
+        if not self.add(f"{name} = {expression}", name):
             return source
+        if expression == copy:
+            # Until then torch_xla lets both have one buffer, and an update of one may donate it (README, Limits).
+            self.lines.append("sync()")
         if source in self.rounded:
             self.rounded.add(name)
         return name
