@@ -249,3 +249,19 @@ def test_a_result_that_is_an_argument_is_that_tensor() -> None:
     c, d, _ = compiled(lambda a, b: (b, a, a + b))(a, b)
     assert c is b
     assert d is a
+
+
+def test_a_changing_size_that_tracing_settles_on() -> None:
+    """Given dynamic sizes of which `unbind` needs to know one, the size is a number of the graph, and returned."""
+
+    def function(a: Tensor, b: Tensor) -> Any:
+        b.zero_()
+        size = b.numel()
+        b.unbind()
+        return size
+
+    def with_results(a: Tensor, b: Tensor) -> Any:
+        return function(a, b), a + 1, None, b.shape[1]
+
+    for returns in (function, with_results):
+        same_as_eager(returns, two, dynamic=True)

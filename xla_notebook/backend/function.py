@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import operator
 import threading
 import warnings
@@ -221,14 +222,14 @@ class _HotPath:
             (program.placeholders.index(target), position[value]) for target, value in program.updates
         )
         self._updated = {result: argument for argument, result in self._updates}
-        # Positions in [*results, *arguments, *numbers, None].
+        # Positions in [*results, *arguments, *numbers, *constants].
         base = len(tensors) + len(program.placeholders)
-        place: dict[Node | None, int] = {None: base + len(numbers)}
-        place.update((node, len(tensors) + i) for i, node in enumerate(program.placeholders))
+        place = {node: len(tensors) + i for i, node in enumerate(program.placeholders)}
         place.update((segment.outputs[p].node, base + i) for i, p in enumerate(numbers))
         place.update((o.node, i) for o, i in position.items() if o.target is None)
-        order = [place[r] if isinstance(r, Node) else place[None] for r in program.results]
-        self._constants = [r for r in program.results if r is not None and not isinstance(r, Node)]
+        self._constants = [r for r in program.results if not isinstance(r, Node)]
+        constants = itertools.count(base + len(numbers))
+        order = [place[r] if isinstance(r, Node) else next(constants) for r in program.results]
         self._select = None if order == list(range(len(tensors))) else _picker(order)
 
     def run(self, args: Sequence[Any]) -> Sequence[Any]:
@@ -247,7 +248,7 @@ class _HotPath:
                     _update(args[argument], results[result])
         if self._select is None:
             return results
-        return self._select([*results, *args, *graph.numbers.values(), None])
+        return self._select([*results, *args, *graph.numbers.values(), *self._constants])
 
 
 def _picker(order: list[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
