@@ -154,6 +154,8 @@ def test_a_lost_connection_is_told_and_comes_back_with_what_was_missed(
     lab.start_cell(1)
     expect(sidebar.connection).to_contain_text("busy")
     lab.page.context.set_offline(True)
+    # It takes a moment, in which the socket would be opened anew at once.
+    lab.page.wait_for_function("() => fetch('/api').then(() => false, () => true)")
     lab.page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel._ws.close()")
     expect(sidebar.connection).to_contain_text("stale")
     lab.screenshot("sidebar-stale")
