@@ -154,9 +154,14 @@ def test_a_lost_connection_is_told_and_comes_back_with_what_was_missed(
     lab.start_cell(1)
     expect(sidebar.connection).to_contain_text("busy")
     lab.page.context.set_offline(True)
-    # It takes a moment, in which the socket would be opened anew at once.
+    # It takes a moment, in which a new socket would be opened, and after which closing the old one would take minutes.
     lab.page.wait_for_function("() => fetch('/api').then(() => false, () => true)")
-    lab.page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel._ws.close()")
+    lab.page.evaluate(
+        """() => {
+            const { kernel } = window.jupyterapp.shell.currentWidget.sessionContext.session;
+            kernel._ws.onclose(new CloseEvent('close', { code: 1006 }));
+        }"""
+    )
     expect(sidebar.connection).to_contain_text("stale")
     lab.screenshot("sidebar-stale")
     lab.write_file("missed")
