@@ -33,15 +33,7 @@ it('axe finds nothing wrong with an open graph, groups and an empty page', async
   const page = new Page(hazardous(), { openPlace: () => undefined });
   await page.click(page.row(1));
   await page.say(details(page.kernel.last('get_details').id, graph(2)));
-  await page.click(page.screen.getByRole('button', { name: 'Show HLO' }));
-  const { id } = page.kernel.last('get_hlo');
-  await page.say({
-    type: 'hlo',
-    id,
-    graph_id: 2,
-    text: hloText('x.py', 9),
-    ops: { add: 9 }
-  });
+  await page.showHlo(hloText('x.py', 9), { add: 9 });
   expect(await violations(page)).toEqual([]);
   await page.openPanel('Buffers');
   await page.choose('Group by', 'owner');

@@ -136,15 +136,7 @@ describe('the graphs panel', () => {
     const openPlace = vi.fn();
     const page = new Page(snapshot({ graphs: [graph(1)] }), { openPlace });
     await page.click(page.row(0));
-    await page.click(page.screen.getByRole('button', { name: 'Show HLO' }));
-    const { id } = page.kernel.last('get_hlo');
-    await page.say({
-      type: 'hlo',
-      id,
-      graph_id: 1,
-      text: hloText('/tmp/ipykernel_1/2.py', 20),
-      ops: { add: 20 }
-    });
+    await page.showHlo(hloText('/tmp/ipykernel_1/2.py', 20), { add: 20 });
     await page.type('Search in HLO', 'ADD.1');
     expect(page.details.textContent).toContain('1 of 11');
     await page.click(page.screen.getByRole('button', { name: 'Previous' }));

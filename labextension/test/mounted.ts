@@ -68,6 +68,13 @@ export class Page {
     await this.click(this.screen.getByRole('tab', { name: new RegExp(name) }));
   }
 
+  /** Ask for the HLO of the open graph, which the kernel answers with `text` and its `ops`. */
+  async showHlo(text: string, ops: Record<string, number>): Promise<void> {
+    await this.click(this.screen.getByRole('button', { name: 'Show HLO' }));
+    const { id, graph_id } = this.kernel.last('get_hlo');
+    await this.say({ type: 'hlo', id, graph_id, text, ops });
+  }
+
   get grid(): HTMLElement {
     return (
       this.element.querySelector<HTMLElement>('.xn-grid') ?? raise('no table')

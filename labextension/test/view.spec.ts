@@ -47,15 +47,7 @@ describe('the view', () => {
     await page.say(
       details(page.kernel.last('get_details').id, graph(1, { name: NASTY }))
     );
-    await page.click(page.screen.getByRole('button', { name: 'Show HLO' }));
-    const { id } = page.kernel.last('get_hlo');
-    await page.say({
-      type: 'hlo',
-      id,
-      graph_id: 1,
-      text: NASTY,
-      ops: { [NASTY]: 1 }
-    });
+    await page.showHlo(NASTY, { [NASTY]: 1 });
     expect(page.details.querySelector('.xn-lines')?.textContent).toContain(
       NASTY
     );
