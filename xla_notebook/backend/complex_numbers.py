@@ -79,8 +79,9 @@ def _addmm(input: Tensor, first: Tensor, second: Tensor, *, beta: Any = 1, alpha
 
 def _distance(first: Tensor, second: Tensor, p: Any = 2) -> Any:
     """torch_xla takes the powers of the complex numbers, not of their sizes."""
-    difference = first - second
-    return aten.norm.Scalar(difference.abs(), p) if difference.is_complex() else NotImplemented
+    if not first.is_complex() and not second.is_complex():
+        return NotImplemented
+    return aten.norm.Scalar((first - second).abs(), p)
 
 
 def _vector_norm(input: Tensor, *args: Any, dtype: torch.dtype | None = None) -> Any:
