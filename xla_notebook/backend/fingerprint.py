@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from xla_notebook.backend import runtime
 from xla_notebook.backend.program import Segment
 
 
@@ -37,8 +38,7 @@ def salted(root: torch.Tensor, salt: int) -> torch.Tensor:
 
     XLA folds the predicate (no element of an empty tensor is true) and drops the select.
     """
-    empty = torch.zeros((0, salt), dtype=torch.bool, device=root.device)
-    return torch.where(empty.any(), root, root)
+    return torch.where(runtime.marker(salt, root.device), root, root)
 
 
 @functools.cache

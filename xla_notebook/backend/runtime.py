@@ -200,8 +200,13 @@ def pending_roots(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         wiring = _METADATA.sub("", hlo_text(lazy))
         size = int.from_bytes(hashlib.blake2b(wiring.encode(), digest_size=8).digest(), "big") >> 4
         with torch.no_grad():
-            lazy.append(torch.zeros((0, size), dtype=torch.bool, device=lazy[0].device).any())
+            lazy.append(marker(size, lazy[0].device))
     return lazy
+
+
+def marker(number: int, device: torch.device) -> torch.Tensor:
+    """False, as lazy work whose hash tells `number`: it is the size of an empty constant."""
+    return torch.zeros((0, number), dtype=torch.bool, device=device).any()
 
 
 def materialize(tensors: Sequence[torch.Tensor], compiled_ahead: Collection[bytes] = ()) -> None:
