@@ -230,6 +230,8 @@ class Body(Builder):
         else:
             number = self.number()
             options += [f"{source} + {number}", f"{number} * {source}", f"{source} - {number}"]
+            # Of the CPU's tensors only scalars, and only beside others.
+            options += [f"{source} * torch.tensor(2.0)"]
             if dtype != torch.uint8:
                 options += [f"-{source}"]
         if dtype in _FLOATS | _INTEGERS:
@@ -295,7 +297,7 @@ class Body(Builder):
         """Tensors that no argument brings."""
         device = f"device={self.tensor()}.device"
         options = [f"torch.ones(2, 3, {device})", f"torch.arange(3, {device})", f"torch.zeros(3, {device})"]
-        options += [f"torch.tensor([1.0, 2.0, 3.0], {device})", f"torch.tensor(2.0, {device})", "torch.tensor(2.0)"]
+        options += [f"torch.tensor([1.0, 2.0, 3.0], {device})", f"torch.tensor(2.0, {device})"]
         options += [f"torch.full((2, 2), {self.number()}, {device})", f"torch.eye(2, {device})"]
         self.assign(self.choose(options))
 
