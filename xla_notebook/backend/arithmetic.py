@@ -44,7 +44,7 @@ def for_xla(decompositions: Mapping[Any, Callable[..., Any]]) -> dict[Any, Calla
     return {operator: of_xla(decomposition) for operator, decomposition in decompositions.items()}
 
 
-def _left_alone(operator: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def left_alone(operator: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """What torch_xla makes of `operator`, for a decomposition that corrects it."""
     with decompose({}):
         return operator(*args, **kwargs)
@@ -121,7 +121,7 @@ def _power(base: Any, exponent: Tensor) -> Any:
         return aten.pow.Tensor_Tensor(a, b)
     if dtype.is_floating_point or dtype.is_complex or dtype == torch.bool:
         return NotImplemented
-    power = _left_alone(aten.pow.Tensor_Tensor, a, b & (2**_EXPONENT_BITS - 1))
+    power = left_alone(aten.pow.Tensor_Tensor, a, b & (2**_EXPONENT_BITS - 1))
     power = torch.where((b >= 2**_EXPONENT_BITS) & (a % 2 == 0), 0, power)
     # Of a negative exponent the lower bits say whether it is even: all that counts for 1 and -1.
     return torch.where((b < 0) & ((a < -1) | (a == 0) | (a > 1)), 0, power)
@@ -176,7 +176,7 @@ def _extreme(operator: Callable[..., Tensor]) -> Callable[..., Any]:
         if not input.is_floating_point() or not input.dim():
             return NotImplemented
         dims = list(dim) or list(range(input.dim()))
-        found = _left_alone(operator, input, dims, keepdim)
+        found = left_alone(operator, input, dims, keepdim)
         return torch.where((input != input).any(dims, keepdim), math.nan, found)
 
     return decomposed
@@ -185,7 +185,7 @@ def _extreme(operator: Callable[..., Tensor]) -> Callable[..., Any]:
 def _first_nan(input: Tensor, dim: int, keepdim: bool) -> tuple[Tensor, Tensor]:
     """Whether there is NaN along `dim`, and where the first is."""
     is_nan = input != input
-    first = _left_alone(aten.argmax.default, is_nan.to(torch.int32), dim, keepdim)
+    first = left_alone(aten.argmax.default, is_nan.to(torch.int32), dim, keepdim)
     return is_nan.any(dim, keepdim), first
 
 
@@ -195,7 +195,7 @@ def _extreme_of_dim(operator: Callable[..., tuple[Tensor, Tensor]]) -> Callable[
     def decomposed(input: Tensor, dim: int, keepdim: bool = False) -> Any:
         if not input.is_floating_point() or not input.dim():
             return NotImplemented
-        found, at = _left_alone(operator, input, dim, keepdim)
+        found, at = left_alone(operator, input, dim, keepdim)
         has_nan, first = _first_nan(input, dim, keepdim)
         return torch.where(has_nan, math.nan, found), torch.where(has_nan, first, at)
 
@@ -211,7 +211,7 @@ def _place(operator: Callable[..., Tensor]) -> Callable[..., Any]:
         if dim is None:
             shape = (1,) * input.dim() if keepdim else ()
             return decomposed(input.reshape(-1), 0).reshape(shape)
-        at = _left_alone(operator, input, dim, keepdim)
+        at = left_alone(operator, input, dim, keepdim)
         has_nan, first = _first_nan(input, dim, keepdim)
         return torch.where(has_nan, first, at)
 
@@ -224,7 +224,7 @@ def _with_nan_last(operator: Callable[..., Any]) -> Callable[..., Any]:
     def decomposed(input: Tensor, *args: Any, **kwargs: Any) -> Any:
         if not input.is_floating_point():
             return NotImplemented
-        return _left_alone(operator, torch.where(input != input, math.nan, input), *args, **kwargs)
+        return left_alone(operator, torch.where(input != input, math.nan, input), *args, **kwargs)
 
     return decomposed
 

@@ -1,7 +1,8 @@
 """Operators that AOTAutograd takes apart before they reach torch_xla, because its kernels of them are wrong.
 
 Each says what is wrong without it. Those of single numbers (division, bounds, NaN) are in `arithmetic`, those of
-complex ones in `complex_numbers`; other kernels' faults, which show only when they are called, in `substitutes`.
+complex ones in `complex_numbers`, those that pick elements by their places in `indexing`; other kernels' faults, which
+show only when they are called, in `substitutes`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from torch._decomp import decompositions
 
 from xla_notebook.backend.arithmetic import ARITHMETIC
 from xla_notebook.backend.complex_numbers import COMPLEX
+from xla_notebook.backend.indexing import INDEXING
 
 # Dropout under autograd. torch_xla's kernel of `native_dropout` gives a mask that says it is boolean but
 # holds 0 and 1/(1-p), so `native_dropout_backward` scales twice: with p=0.5 the gradient is 4 where 2 is
@@ -166,56 +168,11 @@ def _avg_pool_backward(backward: Callable[..., Tensor]) -> Callable[..., Any]:
     return decomposed
 
 
-# `as_strided` and its like. torch_xla's kernels take every window whose smallest stride is 1 for one without gaps:
-# ``x.as_strided((2, 2), (4, 1))`` has the wrong gradient, and written to through it, `x` gets the wrong values. A
-# slice's place in the memory of its base they do not know.
-
-
-def _memory_and_window(
-    input: Tensor, size: list[int], stride: list[int], offset: int | None
-) -> tuple[Tensor, list[int], Tensor]:
-    """A tensor's elements as they lie in memory, its dimensions from the outermost to the innermost there, and the
-    place in that memory of each element of the window, int64[*size]."""
-    order = sorted(range(input.dim()), key=lambda d: (input.stride(d), input.size(d)), reverse=True)
-    inside = input.permute(order)
-    first = 0 if offset is None else offset - input.storage_offset()
-    last = first + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
-    if not inside.is_contiguous() or first < 0 or last >= input.numel():
-        raise NotImplementedError(
-            f"as_strided({size}, {stride}, {offset}) of a view (shape {list(input.shape)}, strides "
-            f"{list(input.stride())}, offset {input.storage_offset()}) reaches outside of it, and an XLA tensor has no "
-            "memory around it; call as_strided on the tensor that the view was taken from, or index it"
-        )
-    window: Any = torch.zeros(size, dtype=torch.int64, device=input.device) + first
-    for d, (n, step) in enumerate(zip(size, stride, strict=True)):
-        window = window + (torch.arange(n, device=input.device) * step).reshape(-1, *[1] * (len(size) - d - 1))
-    return inside.reshape(-1), order, window
-
-
-def _as_strided(input: Tensor, size: list[int], stride: list[int], offset: int | None = None) -> Any:
-    if 0 in size:
-        return NotImplemented
-    memory, _, window = _memory_and_window(input, size, stride, offset)
-    return torch.ops.aten.index(memory, [window])  # a 0-dim `memory[window]` would read its value
-
-
-def _as_strided_scatter(
-    input: Tensor, src: Tensor, size: list[int], stride: list[int], offset: int | None = None
-) -> Any:
-    if 0 in size:
-        return NotImplemented
-    memory, order, window = _memory_and_window(input, size, stride, offset)
-    written = memory.index_put([window], src.to(input.dtype)).reshape([input.size(d) for d in order])
-    return written.permute([order.index(d) for d in range(input.dim())])
-
-
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     **ARITHMETIC,
     **COMPLEX,
+    **INDEXING,
     torch.ops.aten._linalg_slogdet.default: _slogdet,
-    torch.ops.aten.as_strided.default: _as_strided,
-    torch.ops.aten.as_strided_copy.default: _as_strided,
-    torch.ops.aten.as_strided_scatter.default: _as_strided_scatter,
     torch.ops.aten.copy.default: _copy,
     torch.ops.aten.native_dropout.default: _dropout,
     torch.ops.aten.native_dropout_backward.default: _dropout_backward,

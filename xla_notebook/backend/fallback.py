@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
+from xla_notebook.backend.indexing import MASKS
 from xla_notebook.backend.program import HostStep, Output, Program, Segment, tensors_of
 from xla_notebook.backend.substitutes import wrong_on_xla
 
@@ -56,6 +57,14 @@ def _is_view(op: Any) -> bool:
     return first is not None and not first.is_write and any(r.alias_info is not None for r in op._schema.returns)
 
 
+def _depends_on_data(node: Node) -> bool:
+    """Whether an operator's output, or its size, is known only when it has run."""
+    if node.target is torch.ops.aten.index.Tensor:
+        # Tagged for its masks; positions give a result of known size.
+        return any(index is not None and index.meta["val"].dtype in MASKS for index in node.args[1])  # type: ignore[union-attr]
+    return bool(_DATA_DEPENDENT & set(node.target.tags))  # type: ignore[union-attr]
+
+
 class _Splitter:
     def __init__(self, module: GraphModule, found_on_host: Mapping[str, str], visible_outputs: int | None):
         self.module = module
@@ -90,7 +99,7 @@ class _Splitter:
             and isinstance(node.target, torch._ops.OpOverload)
             and node.target.namespace in _LAZY_NAMESPACES
             and torch.Tag.nondeterministic_seeded not in node.target.tags
-            and not (_DATA_DEPENDENT & set(node.target.tags))
+            and not _depends_on_data(node)
             and all(self._is_constant(n) for n in node.all_input_nodes)
         )
 
@@ -107,7 +116,7 @@ class _Splitter:
             return None if not list(tensors_of(node.meta.get("val"))) else "not a PyTorch operator"
         if target.namespace not in _LAZY_NAMESPACES:
             return "custom operator"
-        if _DATA_DEPENDENT & set(target.tags):
+        if _depends_on_data(node):
             return "output depends on data"
         if target._schema.is_mutable and target.namespace != "xla":
             return "updates its argument in place"

@@ -24,6 +24,7 @@ from torch.utils._pytree import tree_map
 
 from xla_notebook.backend import runtime
 from xla_notebook.backend.decompositions import DECOMPOSITIONS, is_exact
+from xla_notebook.backend.indexing import masked_put
 
 # Activation checkpointing with dropout. AOTAutograd keeps the random state of the forward pass for the
 # recomputation through two higher-order operators that have no kernel for torch_xla's functional
@@ -316,6 +317,17 @@ def _as_strided_in_place(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
     return torch.ops.aten.as_strided_.default._op_dk(key, self, *args, **kwargs)
 
 
+# ``x[mask] = value`` where gradients are recorded. The gradient of the value would be a sum of the chosen ones, however
+# many: a size that Dynamo does not trace.
+
+
+def _index_put_in_place(self: torch.Tensor, indices: Any, values: torch.Tensor, *args: Any) -> Any:
+    updated = masked_put(self, indices, values, *args)
+    if updated is NotImplemented:
+        updated = torch.ops.aten.index_put.default(self, indices, values, *args)
+    return self.copy_(updated)
+
+
 # Overloads that write into arguments of theirs.
 _WRITES_OUT = ("out", "U", "Q")
 
@@ -327,6 +339,7 @@ def install() -> None:
         *((operator, DispatchKey.AutogradXLA, operator.decompose) for operator in composed),
         (torch.ops.aten.native_layer_norm.default, DispatchKey.AutogradXLA, _layer_norm),
         (torch.ops.aten.native_group_norm.default, DispatchKey.AutogradXLA, _group_norm),
+        (torch.ops.aten.index_put_.default, DispatchKey.AutogradXLA, _index_put_in_place),
         (torch.ops.aten.as_strided_.default, DispatchKey.XLA, _as_strided_in_place),
     )
     for operator, key, kernel in kernels:
