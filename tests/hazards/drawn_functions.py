@@ -198,6 +198,8 @@ class Body(Builder):
         if self.env[target].dim():
             options += ["[0] = 1", "[1:] = 2", "[..., 0] = 1", "[::2] = 0", "[..., 1:] += 1", "[-1].fill_(2)"]
             options += [".select(0, 0).zero_()"]
+            ends = f"torch.tensor([0, -1], device={target}.device)"
+            options += [f"[{ends}] = 1", f"[..., {ends}] = 0", f".index_fill_(0, {ends}, 1)"]
             if self.exact(target) and not dtype.is_complex:
                 options += [f"[{target} > 1] = 1", f".masked_fill_({target} > 1, 0)"]
         source = self.tensor(lambda t: not _overlap(t, self.env[target]))
@@ -215,6 +217,9 @@ class Body(Builder):
                 index = f"torch.tensor([0], device={target}.device)"
                 if self.env[source].dim():  # XLA wants an index's dimension
                     options += [f".index_copy_(0, {index}, {source})", f".index_add_(0, {index}, {source})"]
+                options += [f"[{index}] = {source}", f".index_put_(({ends},), {source}, accumulate=True)"]
+                if self.exact(target) and not dtype.is_complex:
+                    options += [f"[{target} > 1] = {source}"]
         if METADATA_UPDATES:
             options += [".unsqueeze_(0)", ".squeeze_()", ".t_()"]
         line = target + self.choose(options)
@@ -234,6 +239,9 @@ class Body(Builder):
             options += [f"{source} * torch.tensor(2.0)"]
             if dtype != torch.uint8:
                 options += [f"-{source}"]
+        if self.env[source].dim():
+            ends = f"torch.tensor([0, -1], device={source}.device)"
+            options += [f"{source}[{ends}]", f"{source}[..., {ends}]", f"{source}.index_select(0, {ends}.abs())"]
         if dtype in _FLOATS | _INTEGERS:
             options += [f"{source}.relu()", f"{source}.clamp(min=0)", f"{source}.flip(-1)"]
             if self.env[source].numel() and self.env[source].dim():  # XLA refuses others, as it does in sort

@@ -26,6 +26,7 @@ from xla_notebook.backend.donation import DynamoFrame, dynamo_frame  # noqa: E40
 from xla_notebook.backend.function import CompiledFunction  # noqa: E402
 from xla_notebook.backend.observer import GraphKind  # noqa: E402
 from xla_notebook.backend.program import is_on_xla  # noqa: E402
+from xla_notebook.backend.sources import user_name  # noqa: E402
 
 # Here, not at the first compile: Dynamo needs it before it calls any backend.
 substitutes.install()
@@ -141,13 +142,6 @@ def _needs_wrapper(
 # What Dynamo tells of the function ------------------------------------------------------------------
 
 
-def _readable(source: str) -> str:
-    """Dynamo's name of a value as the user would write it: ``L['x']`` -> ``x``."""
-    name = re.sub(r"\b[LG]\['(\w+)'\]", r"\1", source)
-    name = re.sub(r"\._(?:modules|parameters|buffers)\['(\d+)'\]", r"[\1]", name)
-    return re.sub(r"\._(?:modules|parameters|buffers)\['(\w+)'\]", r".\1", name)
-
-
 def _argument_names(module: GraphModule) -> dict[str, str]:
     """The user's names for the placeholders that AOTAutograd will make, in its order."""
     lifted = getattr(module, "_param_name_to_source", None) or {}
@@ -161,7 +155,7 @@ def _argument_names(module: GraphModule) -> dict[str, str]:
         if node.op == "placeholder":
             argument = node.meta.get("grapharg")
             sources.append(argument.source.name() if argument is not None else node.name)
-    names = [_readable(source) for source in sources]
+    names = [user_name(source) for source in sources]
     return {
         **{f"arg{i}_1": name for i, name in enumerate(names)},
         **{f"primals_{i}": name for i, name in enumerate(names, 1)},
@@ -231,7 +225,7 @@ def xla_notebook(
     names = _argument_names(module)
     frame = dynamo_frame()
     donate = _donated_names(checked.get("donate", ()), names, frame)
-    kept = None if frame is None else frozenset(_readable(source) for source in frame.kept)
+    kept = None if frame is None else frozenset(user_name(source) for source in frame.kept)
     if _share_storage(example_inputs) and _may_update_arguments(module):
         return _uncompiled(module, _ARGUMENTS_ARE_VIEWS.format(names=", ".join(sorted(set(names.values())))))
     function, filename, line = _place(module)

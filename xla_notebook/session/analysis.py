@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from xla_notebook.backend.observer import Binding
+from xla_notebook.backend.sources import user_name
 from xla_notebook.session.buffers import BufferRecord, OwnerKind
-from xla_notebook.session.causes import shape_text, user_name
+from xla_notebook.session.causes import shape_text
 from xla_notebook.session.records import GraphRecord
 
 AdviceKind = Literal["donate", "pad", "constant", "large"]

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 
 from xla_notebook.backend.observer import Binding, TraceReason
+from xla_notebook.backend.sources import user_name
 from xla_notebook.session.events import TEXT_LIMIT, Cause
 from xla_notebook.session.records import GraphRecord
 
@@ -164,11 +165,6 @@ def explain_guard(guard: str, new: GraphRecord | None = None, before: GraphRecor
 def shape_text(shape: tuple[int, ...]) -> str:
     """``16x8`` for a matrix, ``scalar`` without dimensions."""
     return "x".join(map(str, shape)) or "scalar"
-
-
-def user_name(source: str) -> str:
-    """What the user calls the thing that Dynamo calls `source` (``G['step']`` is ``step``)."""
-    return re.sub(r"^[GL]\['(\w+)'\]", r"\1", source.strip())
 
 
 def same_thing(source: str, placeholder: str) -> bool:
