@@ -284,6 +284,21 @@ NORMS: dict[str, tuple[Callable[[], nn.Module], tuple[Any, ...]]] = {
 }
 
 
+@pytest.mark.parametrize("dynamic", [True, None])
+def test_gradients_with_numbers_made_of_sizes(dynamic: bool | None) -> None:
+    def function(x: Tensor) -> Tensor:
+        n = x.shape[0]
+        return ((x * (n * 0.5 - 0.5)).sin() * x / n**0.5 + x.numel() * 0.25).mean(0)
+
+    run = compiled(function, dynamic=dynamic, fullgraph=True)
+    for rows in (3, 4, 5):
+        want, got = (values(rows, 2, device=device).requires_grad_() for device in (CPU, XLA))
+        expected, result = function(want), run(got)
+        expected.sum().backward()
+        result.sum().backward()
+        assert_same((expected, want.grad), (result, got.grad))
+
+
 @pytest.mark.parametrize("name", NORMS)
 def test_modules_with_dynamic_sizes(name: str) -> None:
     """Outputs and gradients for each length, in training."""

@@ -9,8 +9,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 from hazards.gradients import Inputs, known, numbers, positive, same_gradients
-from hazards.harness import values
+from hazards.harness import reports, values
 from torch import Tensor
+
+from xla_notebook.backend.observer import GraphTraced
 
 UNARY = (
     "abs acos asin atan acosh asinh atanh ceil cos cosh deg2rad digamma erf erfc erfinv exp exp2 expm1 frac lgamma log"
@@ -306,6 +308,51 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], Inputs]] = {
 }
 
 
+# For these torch_xla has no kernels.
+WITHOUT_KERNELS: dict[str, tuple[Callable[..., Any], Inputs]] = {
+    "patches": (
+        lambda x: (F.unfold(x, 3, padding=1, stride=2), F.fold(x.reshape(2, 36, 4), (5, 5), 3, padding=1, stride=3)),
+        lambda: [values(2, 4, 6, 6)],
+    ),
+    "windows along a dimension": (
+        lambda x: (x.unfold(2, 3, 2) * 2, x.unfold(-1, 2, 3) + 1, x.transpose(0, 1).unfold(0, 4, 1) + 1),
+        lambda: [values(2, 4, 6, 6)],
+    ),
+    "samples of a grid": (
+        lambda x, g: [
+            F.grid_sample(x, g.tanh() * 1.2, mode=mode, padding_mode=padding, align_corners=mode != "bicubic")
+            for mode in ("bilinear", "nearest", "bicubic")
+            for padding in ("zeros", "border", "reflection")
+        ],
+        lambda: [values(2, 3, 6, 6), values(2, 5, 4, 2, seed=1)],
+    ),
+    "weight norm": (
+        lambda v, g, h: (torch._weight_norm(v, g, 0) * 2, torch._weight_norm(v, h, 1) * 3),
+        lambda: [values(4, 6), positive(4, 1), positive(1, 6)],
+    ),
+    "Huber's loss": (
+        lambda x, y: (F.huber_loss(x, y, delta=0.3), F.huber_loss(x, y, reduction="none")),
+        lambda: [values(3, 4), values(3, 4, seed=1)],
+    ),
+    "sums without NaN": (
+        lambda x: (torch.where(x > 1, torch.nan, x).nansum(1), torch.where(x > 1, torch.nan, x).nanmean()),
+        lambda: [values(3, 4)],
+    ),
+    "products": (
+        lambda x, y: (torch.vdot(x[0], y[0]), torch.linalg.cross(x, y), torch.linalg.cross(x[:, 1:], y[:, :2], dim=0)),
+        lambda: [values(3, 3), values(3, 3, seed=1)],
+    ),
+    "buckets": (
+        lambda x, b: x * torch.bucketize(x, b.detach().sort().values, right=True, out_int32=True),
+        lambda: [values(3, 4), values(5, seed=1)],
+    ),
+    "sums of logarithms": (
+        lambda x, y: torch.logaddexp(x, y) + torch.logaddexp(x, torch.full_like(x, -torch.inf)),
+        lambda: [values(3, 4), values(4, seed=1)],
+    ),
+}
+
+
 def _update_a_view(x: Tensor) -> Tensor:
     y = x * 2
     y[1:].mul_(3)
@@ -322,6 +369,18 @@ def _without_grad(x: Tensor) -> Tensor:
 def test_function(name: str) -> None:
     function, inputs = FUNCTIONS[name]
     same_gradients(function, inputs(), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("name", WITHOUT_KERNELS)
+def test_without_a_kernel_nothing_runs_on_the_host(name: str, dynamic: bool) -> None:
+    function, inputs = WITHOUT_KERNELS[name]
+    with reports() as watched:
+        same_gradients(function, inputs(), rtol=1e-3, atol=1e-4, dynamic=dynamic)
+    traced = watched.of(GraphTraced)
+    if not dynamic:  # means over sizes that change are made of numbers on the host
+        assert [report.kind for report in traced] == ["forward", "backward"]
+        assert [report.host_ops for report in traced] == [(), ()]
 
 
 def in_groups(names: Sequence[str], size: int = 11) -> list[Any]:

@@ -202,6 +202,17 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     torch.ops.aten.pixel_unshuffle.default: torch._refs.nn.functional.pixel_unshuffle,
     # torch_xla's kernel mixes the chunks up.
     torch.ops.aten._chunk_cat.default: decompositions._chunk_cat,
+    # torch_xla has no kernel, so they would run on the host.
+    torch.ops.aten.bucketize.Tensor: torch._refs.bucketize,
+    torch.ops.aten.col2im.default: decompositions.col2im,
+    torch.ops.aten.huber_loss.default: torch._refs.nn.functional.huber_loss,
+    torch.ops.aten.huber_loss_backward.default: decompositions.huber_loss_backward,
+    torch.ops.aten.im2col.default: decompositions.im2col,
+    torch.ops.aten.linalg_cross.default: torch._refs.linalg.cross,
+    torch.ops.aten.logaddexp.default: torch._refs.logaddexp,
+    torch.ops.aten.nansum.default: decompositions.nansum,
+    torch.ops.aten.unfold_backward.default: decompositions.unfold_backward,
+    torch.ops.aten.vdot.default: torch._refs.vdot,
     torch.ops.aten.norm.Scalar: _norm(torch.ops.aten.norm.Scalar),
     torch.ops.aten.norm.ScalarOpt_dim: _norm(torch.ops.aten.norm.ScalarOpt_dim),
 }

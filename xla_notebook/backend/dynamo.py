@@ -259,6 +259,7 @@ def xla_notebook(
             fw_compiler=compiler("forward"),
             bw_compiler=compiler("backward"),
             inference_compiler=compiler("optimizer" if optimizer else "inference"),
+            partition_fn=substitutes.partition,
             decompositions=DECOMPOSITIONS,
             keep_inference_input_mutations=True,
         )(module, example_inputs)

@@ -111,6 +111,17 @@ def _diagonal_backward(grad_output: Tensor, sizes: Sequence[int], offset: int, d
     return torch.diagonal_scatter(grad_output.new_zeros(sizes), grad_output, offset, dim1, dim2)
 
 
+# ---- windows along a dimension, for which torch_xla has no kernel
+
+
+def _unfold(input: Tensor, dim: int, size: int, step: int) -> Any:
+    if not input.dim():
+        return NotImplemented
+    count = (input.shape[dim] - size) // step + 1
+    places = torch.arange(count, device=input.device).mul(step).unsqueeze(1) + torch.arange(size, device=input.device)
+    return input.movedim(dim, -1)[..., places].movedim(-2, dim % input.dim())
+
+
 # ---- `as_strided` and its like
 #
 # torch_xla's kernels take every window whose smallest stride is 1 for one without gaps:
@@ -167,6 +178,7 @@ INDEXING = for_xla(
         aten.diagonal_backward.default: _diagonal_backward,
         aten.diagonal_copy.default: _diagonal,
         aten.diagonal_scatter.default: _diagonal_scatter,
+        aten.unfold.default: _unfold,
         aten.as_strided.default: _as_strided,
         aten.as_strided_copy.default: _as_strided,
         aten.as_strided_scatter.default: _as_strided_scatter,

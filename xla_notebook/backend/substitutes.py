@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 from torch._C import DispatchKey
+from torch._decomp import decompositions
+from torch._functorch.partitioners import default_partition
 from torch._higher_order_ops.auto_functionalize import (
     _generate_new_op_kwargs_from_bases,
     auto_functionalized_v2,
@@ -20,6 +22,7 @@ from torch._prims.rng_prims import run_and_save_rng_state, run_with_rng_state
 from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND, elementwise_dtypes
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.fx.experimental import proxy_tensor
+from torch.fx.passes.shape_prop import _extract_tensor_metadata
 from torch.utils._pytree import tree_map
 
 from xla_notebook.backend import runtime
@@ -252,6 +255,19 @@ def constants_left_alone() -> Iterator[None]:
         proxy_tensor.CONSTANT_NUMEL_LIMIT = saved
 
 
+# Training with sizes that change. Numbers made of sizes (``x / x.shape[0] ** 0.5``) become tensors without the
+# description by which PyTorch's partitioner knows a tensor, and it ends with a bare AssertionError.
+
+
+def partition(joint: torch.fx.GraphModule, inputs: Any, **options: Any) -> tuple[torch.fx.GraphModule, ...]:
+    """The forward and the backward graph, as `default_partition` takes them out of the joint one."""
+    for node in joint.graph.nodes:
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor) and "tensor_meta" not in node.meta:
+            node.meta["tensor_meta"] = _extract_tensor_metadata(value)
+    return default_partition(joint, inputs, **options)
+
+
 # LayerNorm and GroupNorm with dynamic shapes. torch_xla's autograd kernels ask for the number of
 # elements, which a tensor with symbolic sizes does not have ("Cannot call numel() on tensor with
 # symbolic sizes/strides"), so Dynamo fails before any backend is asked.
@@ -328,6 +344,22 @@ def _index_put_in_place(self: torch.Tensor, indices: Any, values: torch.Tensor, 
     return self.copy_(updated)
 
 
+# Operators without a kernel in torch_xla, forward and backward, which PyTorch takes apart only forward.
+
+
+def _grid_sampler(input: torch.Tensor, grid: torch.Tensor, *modes: Any) -> torch.Tensor:
+    sampled: torch.Tensor = decompositions.grid_sampler_2d(input, grid, *modes)
+    # The nearest elements are the same for places nearby, whose gradient is zero then, and not none.
+    nothing = torch.where(torch.zeros_like(grid, dtype=torch.bool), grid, 0).sum(-1)
+    return sampled + nothing.unsqueeze(1)
+
+
+_TAKEN_APART: dict[torch._ops.OpOverload, Callable[..., Any]] = {
+    torch.ops.aten.grid_sampler_2d.default: _grid_sampler,
+    torch.ops.aten._weight_norm_interface.default: decompositions._weight_norm_interface,
+}
+
+
 # Overloads that write into arguments of theirs.
 _WRITES_OUT = ("out", "U", "Q")
 
@@ -337,6 +369,7 @@ def install() -> None:
     composed = (*_lose_their_gradient(), torch.ops.aten.max_pool2d.default, torch.ops.aten.max_pool3d.default)
     kernels: tuple[tuple[torch._ops.OpOverload, DispatchKey, Callable[..., Any]], ...] = (
         *((operator, DispatchKey.AutogradXLA, operator.decompose) for operator in composed),
+        *((operator, DispatchKey.AutogradXLA, parts) for operator, parts in _TAKEN_APART.items()),
         (torch.ops.aten.native_layer_norm.default, DispatchKey.AutogradXLA, _layer_norm),
         (torch.ops.aten.native_group_norm.default, DispatchKey.AutogradXLA, _group_norm),
         (torch.ops.aten.index_put_.default, DispatchKey.AutogradXLA, _index_put_in_place),
