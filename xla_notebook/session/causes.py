@@ -205,10 +205,12 @@ def _size(match: re.Match[str], new: GraphRecord | None, before: GraphRecord | N
 
 def _without_guard(reason: TraceReason, new: GraphRecord, before: GraphRecord) -> Iterable[Cause]:
     """What changed where no guard of Dynamo's failed: the backend traced again, or the code is new."""
+    if reason == "sizes" and new.kind == "backward":
+        return  # its inputs are intermediate results of the forward graph, whose cause was told
     if reason == "sizes":
         for now, then in zip(new.inputs, before.inputs, strict=False):
             if now.spec.shape != then.spec.shape:
-                name = user_name(_plain(now.name))
+                name = user_name(now.name)
                 what = f"`{name}` is {shape_text(now.spec.shape)}, was {shape_text(then.spec.shape)}"
                 yield Cause(what, _PAD.format(name=name))
     elif reason == "evicted":

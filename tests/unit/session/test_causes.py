@@ -226,15 +226,13 @@ def test_same_thing(source: str, placeholder: str, same: bool) -> None:
 
 
 def test_new_sizes_of_a_dynamic_function_are_named(session: Session) -> None:
-    session.report(traced(1, inputs=(argument("l_x_"), argument("l_y_", 1))))
-    session.report(
-        traced(
-            2,
-            reason="sizes",
-            inputs=(argument("l_x_", 0, TensorSpec((9, 8), "float32", 0)), argument("l_y_", 1)),
-        )
-    )
-    assert causes_of(session) == ["`x` is 9x8, was 16x8"]
+    large, small = (TensorSpec((rows, 8), "float32", 0) for rows in (16, 9))
+    for graph_id, kind, name in ((1, "forward", "kwargs['ids']"), (10, "backward", "view_40")):
+        inputs = [(argument(name, 0, spec), argument("y", 1)) for spec in (large, small)]
+        session.report(traced(graph_id, kind=kind, inputs=inputs[0]))
+        session.report(traced(graph_id + 1, kind=kind, reason="sizes", inputs=inputs[1]))
+    # The backward graph is fed with intermediate results, and follows from the forward one.
+    assert causes_of(session) == ["`kwargs['ids']` is 9x8, was 16x8"]
 
 
 @pytest.mark.parametrize(
