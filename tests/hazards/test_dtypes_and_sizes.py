@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 import torch_xla
 from hazards.harness import CPU, XLA, assert_same, compiled, same_as_eager, values
 from torch import Tensor, nn
@@ -197,6 +198,15 @@ def test_autocast_around_calls_and_not() -> None:
             y.float().pow(2).sum().backward()
             seen.append([y.detach().cpu(), m.weight.grad.cpu(), m.bias.grad.cpu()])
         assert_same(seen[0], seen[1], f"call {call}", 5e-2, 5e-2)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
+def test_samples_of_a_grid_in_bfloat16(mode: str) -> None:
+    """The places are found in float32; the CPU's kernel, in bfloat16, finds others."""
+    x, grid = values(2, 3, 6, 6).bfloat16(), values(2, 5, 4, 2, seed=1).tanh().bfloat16()
+    run = compiled(lambda x, grid: F.grid_sample(x, grid, mode=mode, align_corners=True))
+    want = F.grid_sample(x.float(), grid.float(), mode=mode, align_corners=True).bfloat16()
+    assert_same(want, run(x.to(XLA), grid.to(XLA)).cpu(), rtol=1e-2, atol=1e-2)
 
 
 def test_a_module_in_bfloat16_trains() -> None:

@@ -63,7 +63,7 @@ WRITES: dict[str, Callable[..., None]] = {
     "where a mask and a number are": lambda x, y, i, j, k, m, n: x.__setitem__((m, ..., 1), 4),
     "where a mask of a slice is": lambda x, y, i, j, k, m, n: x[:, 0].__setitem__(x[:, 0] > 0, 9),
     "added where a mask is": lambda x, y, i, j, k, m, n: x.index_put_((m,), y[0], accumulate=True),
-    "filled": lambda x, y, i, j, k, m, n: x.index_fill_(1, i.abs(), 2.0),
+    "filled": lambda x, y, i, j, k, m, n: x.index_fill_(1, i.abs(), 2.0).copy_(x.index_fill(2, i.abs(), y[0, 0, 0])),
     "from another by a mask": lambda x, y, i, j, k, m, n: x.masked_scatter_(n, y),
     "a diagonal": lambda x, y, i, j, k, m, n: x.diagonal(0, 0, 1).mul_(3),
     "a diagonal outside": lambda x, y, i, j, k, m, n: x[:, :, :2].diagonal(4, 2, 0).fill_(3),
@@ -114,8 +114,9 @@ def test_same_gradients_and_nothing_runs_on_the_host(name: str) -> None:
 def test_places_to_fill_counted_from_the_end() -> None:
     """Their gradient PyTorch itself does not know."""
 
-    def function(x: Tensor, y: Tensor, i: Tensor, *_: Tensor) -> tuple[Tensor, Tensor]:
-        return x.index_fill(1, i, 2.0), x.index_fill(2, i, y[0, 0, 0])
+    def function(x: Tensor, y: Tensor, i: Tensor, *_: Tensor) -> tuple[Tensor, ...]:
+        scalar = x.sum().index_fill(0, i[:1] * 0 - 1, 3.0)
+        return x.index_fill(1, i, 2.0), x.index_fill(2, i, y[0, 0, 0]), x.int().index_fill(0, i, 2), scalar
 
     same_as_eager(function, arguments)
 

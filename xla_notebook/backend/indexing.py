@@ -7,7 +7,7 @@ Masks, places counted from the end, diagonals, windows of memory. Each says what
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -82,14 +82,14 @@ def _of_one_type(indices: Sequence[Tensor | None]) -> list[Tensor | None]:
 # ---- places counted from the end
 
 
-def _index_fill(operator: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """torch_xla fills nothing at negative places."""
-
-    def decomposed(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
-        size = input.shape[dim] if input.dim() else 1
-        return left_alone(operator, input, dim, torch.where(index < 0, index + size, index), value)  # type: ignore[no-any-return]
-
-    return decomposed
+def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+    """torch_xla fills nothing at negative places, and PyTorch's gradient of the value needs the places' number."""
+    shape = [input.shape[dim], *[1] * (input.dim() - 1 - dim % input.dim())] if input.dim() else []
+    chosen = torch.zeros(shape or 1, dtype=torch.bool, device=input.device)
+    chosen = aten.index_put(chosen, [index], torch.ones((), dtype=torch.bool, device=input.device))
+    if not isinstance(value, Tensor):
+        value = torch.full((), value, dtype=input.dtype, device=input.device)
+    return torch.where(chosen.reshape(shape), value.to(input), input)
 
 
 # ---- diagonals, which torch_xla takes from the first two of three dimensions wrongly
@@ -172,8 +172,8 @@ INDEXING = for_xla(
         aten.index.Tensor: _index,
         aten.index_put.default: _index_put,
         aten.masked_scatter_backward.default: _masked_scatter_backward,
-        aten.index_fill.int_Scalar: _index_fill(aten.index_fill.int_Scalar),
-        aten.index_fill.int_Tensor: _index_fill(aten.index_fill.int_Tensor),
+        aten.index_fill.int_Scalar: index_fill,
+        aten.index_fill.int_Tensor: index_fill,
         aten.diagonal.default: _diagonal,
         aten.diagonal_backward.default: _diagonal_backward,
         aten.diagonal_copy.default: _diagonal,

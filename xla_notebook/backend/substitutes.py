@@ -27,7 +27,7 @@ from torch.utils._pytree import tree_map
 
 from xla_notebook.backend import runtime
 from xla_notebook.backend.decompositions import DECOMPOSITIONS, is_exact
-from xla_notebook.backend.indexing import masked_put
+from xla_notebook.backend.indexing import index_fill, masked_put
 
 # Activation checkpointing with dropout. AOTAutograd keeps the random state of the forward pass for the
 # recomputation through two higher-order operators that have no kernel for torch_xla's functional
@@ -344,11 +344,13 @@ def _index_put_in_place(self: torch.Tensor, indices: Any, values: torch.Tensor, 
     return self.copy_(updated)
 
 
-# Operators without a kernel in torch_xla, forward and backward, which PyTorch takes apart only forward.
+# Operators without a kernel in torch_xla for the backward pass, which PyTorch takes apart only in the forward one.
 
 
 def _grid_sampler(input: torch.Tensor, grid: torch.Tensor, *modes: Any) -> torch.Tensor:
-    sampled: torch.Tensor = decompositions.grid_sampler_2d(input, grid, *modes)
+    # A narrower type than float32 would find other neighbours.
+    exact = [t if t.dtype == torch.float64 else t.float() for t in (input, grid)]
+    sampled: torch.Tensor = decompositions.grid_sampler_2d(*exact, *modes).to(input.dtype)
     # The nearest elements are the same for places nearby, whose gradient is zero then, and not none.
     nothing = torch.where(torch.zeros_like(grid, dtype=torch.bool), grid, 0).sum(-1)
     return sampled + nothing.unsqueeze(1)
@@ -356,6 +358,7 @@ def _grid_sampler(input: torch.Tensor, grid: torch.Tensor, *modes: Any) -> torch
 
 _TAKEN_APART: dict[torch._ops.OpOverload, Callable[..., Any]] = {
     torch.ops.aten.grid_sampler_2d.default: _grid_sampler,
+    torch.ops.aten.index_fill.int_Tensor: index_fill,
     torch.ops.aten._weight_norm_interface.default: decompositions._weight_norm_interface,
 }
 
