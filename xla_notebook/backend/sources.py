@@ -6,6 +6,8 @@ import re
 
 _VARIABLE = re.compile(r"\b[LG]\['(\w+)'\]")
 _PART = re.compile(r"\._(?:modules|parameters|buffers)\['(\w+)'\]")
+# What a function goes on with after a graph break.
+_STACK = re.compile(r"\b___stack\d+")
 _ATTRIBUTE = re.compile(r"object\.__getattribute__\(([^()]+), '(\w+)'\)")
 
 
@@ -14,7 +16,7 @@ def user_name(source: str) -> str:
 
     ``L['x']`` is ``x``, ``L['self']._modules['0']._parameters['weight']`` is ``self[0].weight``.
     """
-    name = _VARIABLE.sub(r"\1", source.strip())
+    name = _STACK.sub("result before the graph break", _VARIABLE.sub(r"\1", source.strip()))
     name = _PART.sub(lambda part: f"[{part[1]}]" if part[1].isdigit() else f".{part[1]}", name)
     while (plainer := _ATTRIBUTE.sub(r"\1.\2", name)) != name:
         name = plainer
