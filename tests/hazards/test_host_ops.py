@@ -133,6 +133,14 @@ def test_fallback(name: str, dynamic: bool) -> None:
     same_as_eager(function, varied, dynamic=dynamic)
 
 
+def test_literals_of_the_cpu_on_both_sides_of_a_fallback() -> None:
+    def function(x: Tensor) -> tuple[Tensor, Tensor]:
+        half = torch.tensor(0.5) + 1
+        return x * half, (x * 2).median() * half + (x * half).sum() * torch.tensor(2.0)
+
+    same_as_eager(function, lambda call, device: [values(5, seed=call, device=device)])
+
+
 def test_updates_on_both_sides_of_a_fallback() -> None:
     def function(x: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:
         total.add_(x)

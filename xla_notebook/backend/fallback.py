@@ -73,6 +73,8 @@ class _Splitter:
         self.donated: set[Node] = set()
         self.copies: list[tuple[Node, Node]] = []
         self.why_host: dict[Node, str] = {}
+        # CPU literals, which each segment makes for itself: a segment hands out tensors of the device only.
+        self.constants: set[Node] = set()
         self.level: dict[Node, int] = {}
         self.attributes: list[Node] = []
 
@@ -199,6 +201,7 @@ class _Splitter:
             if reason is not None:
                 self.why_host[node] = reason
         self._pull_constants_out(work, results)
+        self.constants.update(n for n in work if n not in self.why_host and self._is_constant(n))
         views = self._view_groups(results)
         # A view that other work reads too is computed in its segment as well as made anew at the end.
         view_nodes = tuple(node for node in work if node in views)
@@ -279,7 +282,8 @@ class _Splitter:
                     plain.setdefault(node)
         for node in work:
             for source in node.all_input_nodes:
-                if node in self.why_host or self.level.get(source, 0) != self.level[node]:
+                outside = node in self.why_host or self.level.get(source, 0) != self.level[node]
+                if outside and source not in self.constants:
                     plain.setdefault(source)
         wanted: dict[Node, list[Output]] = {node: [Output(node)] for node in plain}
         for target, value in self.copies:
@@ -290,8 +294,11 @@ class _Splitter:
         return wanted
 
     def _segment(self, level: int, work: list[Node], wanted: dict[Node, list[Output]], index: int) -> Segment | None:
-        nodes = [n for n in work if n not in self.why_host and self.level[n] == level]
-        inside = set(nodes)
+        inside = {n for n in work if n not in self.why_host and n not in self.constants and self.level[n] == level}
+        for node in reversed(work):
+            if node in self.constants and not inside.isdisjoint(node.users):
+                inside.add(node)
+        nodes = [n for n in work if n in inside]
         outputs = [output for node in nodes for output in wanted.get(node, ())]
         if level == 0:
             # An argument that another argument is updated with: the copy is the segment's work.
