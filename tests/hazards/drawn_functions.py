@@ -266,7 +266,9 @@ class Body(Builder):
         if torch.bool not in dtypes:
             options += [f"{a} + {b}", f"{a} - {b}"] * 2 + [f"torch.add({a}, {b}, alpha=2)"]
             if torch.bfloat16 not in dtypes:
-                options += [f"{a} * {b}", f"{a} @ {b}", f"torch.maximum({a}, {b})"]
+                options += [f"{a} * {b}", f"torch.maximum({a}, {b})"]
+                if len(dtypes) == 1:  # of no elements, eager mode takes two types and gives the second
+                    options += [f"{a} @ {b}"]
         else:
             options += [f"{a} | {b}", f"{a} ^ {b}"]
         if self.exact(a) and self.exact(b):

@@ -292,6 +292,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], Inputs]] = {
         lambda x: (x * (x > 0)).sum() + (x.isnan() | (x < 1)).float().sum() * x.sum(),
         lambda: [values(3, 4)],
     ),
+    "logaddexp-scalar": (lambda x: torch.logaddexp(x, torch.tensor(0.5)), lambda: [values(3, 4)]),
     "nansum": (lambda x: (x.nansum(1), x.nanmean(0)), lambda: [values(3, 4)]),
     "glu-threshold": (lambda x: (F.glu(x), F.threshold(x, 0.1, 3.0)), lambda: [values(3, 4)]),
     "prelu-channels": (lambda x, w: F.prelu(x, w), lambda: [values(2, 3, 4), positive(3)]),

@@ -121,6 +121,20 @@ def test_places_to_fill_counted_from_the_end() -> None:
     same_as_eager(function, arguments)
 
 
+def test_masks_and_places_of_the_cpu() -> None:
+    def function(x: Tensor, mask: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
+        y = x * 2
+        y[mask] = 7
+        y[places] += 1
+        return y, x[places] + x[:, torch.tensor([2, 0])].sum()
+
+    def on_the_cpu(call: int, device: torch.device) -> list[Tensor]:
+        mask = torch.tensor([True, False, call > 0, True])
+        return [values(4, 3, seed=call, device=device), mask, torch.tensor([call, -1])]
+
+    same_as_eager(function, on_the_cpu, probe=False)
+
+
 def test_as_many_values_as_a_mask_chooses() -> None:
     """How many, only the host knows."""
 
@@ -136,8 +150,19 @@ def test_as_many_values_as_a_mask_chooses() -> None:
     same_as_eager(function, rows)
 
 
-def test_places_outside_are_the_users_mistake_and_change_nothing() -> None:
-    x = values(4, 3, device=XLA)
-    with pytest.raises(Exception, match="too many indices"):
-        compiled(lambda x, i: x[i, i, i])(x, torch.tensor([0], device=XLA))
-    assert_same(values(4, 3), x.cpu())
+@pytest.mark.parametrize(
+    ("write", "says"),
+    [
+        (lambda x, i, m: x[i, i, i], "too many indices"),
+        (lambda x, i, m: x.index_put((m,), x[:, None, None]), "must match|shape mismatch"),
+        (lambda x, i, m: x[:, :1].index_put((m,), x[0]), "must match|shape mismatch"),
+        (lambda x, i, m: x.index_put((m,), x[0].double()), "dtypes match|scalar_type"),
+    ],
+    ids=["too many", "too many dimensions", "too many columns", "another type"],
+)
+@pytest.mark.parametrize("grad", [False, True])
+def test_the_users_mistake_is_told_and_changes_nothing(write: Callable[..., Tensor], says: str, grad: bool) -> None:
+    x, mask = values(4, 3, device=XLA).requires_grad_(grad), torch.tensor([True, False, True, True], device=XLA)
+    with pytest.raises(Exception, match=says):
+        compiled(write)(x, torch.tensor([0], device=XLA), mask)
+    assert_same(values(4, 3), x.detach().cpu())

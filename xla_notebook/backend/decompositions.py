@@ -68,6 +68,12 @@ def _count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
     return (input != 0).sum(dim=dim)
 
 
+def _logaddexp(a: Tensor, b: Tensor) -> Any:
+    """A scalar of the CPU may take part."""
+    device = b.device if a.device.type == "cpu" else a.device
+    return torch._refs.logaddexp(a.to(device), b.to(device))
+
+
 def _slogdet(matrix: Tensor) -> Any:
     """torch_xla's kernel gives no LU factors, which the gradient needs (of ``logdet``, too)."""
     if not torch.is_grad_enabled():
@@ -209,7 +215,7 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     torch.ops.aten.huber_loss_backward.default: decompositions.huber_loss_backward,
     torch.ops.aten.im2col.default: decompositions.im2col,
     torch.ops.aten.linalg_cross.default: torch._refs.linalg.cross,
-    torch.ops.aten.logaddexp.default: torch._refs.logaddexp,
+    torch.ops.aten.logaddexp.default: _logaddexp,
     torch.ops.aten.nansum.default: decompositions.nansum,
     torch.ops.aten.unfold_backward.default: decompositions.unfold_backward,
     torch.ops.aten.vdot.default: torch._refs.vdot,

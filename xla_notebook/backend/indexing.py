@@ -31,7 +31,7 @@ def masked_put(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, 
     """
     chosen = [d for d, index in enumerate(indices) if index is not None]
     mask = indices[chosen[0]] if len(chosen) == 1 else None
-    if mask is None or mask.dtype not in MASKS:
+    if mask is None or mask.dtype not in MASKS or values.dtype != input.dtype:
         return NotImplemented
     behind = input.dim() - chosen[0] - mask.dim()
     if values.dim() > behind:
@@ -43,8 +43,9 @@ def masked_put(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, 
         if not statically_known_true(count == 1):
             return NotImplemented
         values = values.reshape(*front, *[1] * mask.dim(), *back)
-    values = input + values if accumulate else values.to(input.device)
-    return torch.where(mask.bool().reshape(*mask.shape, *[1] * behind), values, input)
+    values = values.to(input.device).expand(input.shape)
+    mask = mask.to(input.device, torch.bool)  # the CPU's may choose on a device, too
+    return torch.where(mask.reshape(*mask.shape, *[1] * behind), input + values if accumulate else values, input)
 
 
 def _index_put(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Any:
