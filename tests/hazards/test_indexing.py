@@ -59,6 +59,8 @@ WRITES: dict[str, Callable[..., None]] = {
     "a row where a mask is": lambda x, y, i, j, k, m, n: x.__setitem__(m, y[1]),
     "one row where a mask is": lambda x, y, i, j, k, m, n: x.__setitem__(m, y[1:2]),
     "a scalar where a mask is": lambda x, y, i, j, k, m, n: x.__setitem__(n, y[0, 0, 0]),
+    "a scalar of another type where a mask is": lambda x, y, i, j, k, m, n: x.__setitem__(n, y[0, 0, 0].double()),
+    "a count where a mask is": lambda x, y, i, j, k, m, n: x.__setitem__(m, i[:1]),
     "where a mask of columns is": lambda x, y, i, j, k, m, n: x.transpose(0, 1).__setitem__((slice(None), m), y[0, 0]),
     "where a mask and a number are": lambda x, y, i, j, k, m, n: x.__setitem__((m, ..., 1), 4),
     "where a mask of a slice is": lambda x, y, i, j, k, m, n: x[:, 0].__setitem__(x[:, 0] > 0, 9),

@@ -31,8 +31,13 @@ def masked_put(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, 
     """
     chosen = [d for d, index in enumerate(indices) if index is not None]
     mask = indices[chosen[0]] if len(chosen) == 1 else None
-    if mask is None or mask.dtype not in MASKS or values.dtype != input.dtype:
+    if mask is None or mask.dtype not in MASKS:
         return NotImplemented
+    if values.dtype != input.dtype:
+        # As `masked_fill` does, which the CPU takes one value for.
+        if accumulate or not statically_known_true(values.numel() == 1):
+            return NotImplemented
+        values = values.to(input.dtype)
     behind = input.dim() - chosen[0] - mask.dim()
     if values.dim() > behind:
         front, count, back = (
