@@ -179,6 +179,7 @@ def test_graph_breaks_and_fallback_operators_are_seen_and_cured() -> None:
     name = "06_what_forced_an_execution"
     assert "torch_dynamo_resume" in all_shown(name, "%xla_graphs")[0]
     assert "they differ by 0e+00" in shown(name, "they differ by")
+    assert "ran on the host, for want of an XLA kernel: aten::histc (5 times)" in shown(name, "%xla_events -n 1")
     with_host, without = all_shown(name, "%xla_graphs histogram")
     assert "aten.histc.default: no XLA lowering" in with_host
     assert "run on the host" not in without

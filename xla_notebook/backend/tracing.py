@@ -19,6 +19,7 @@ far was sent (not until it has ended).
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import functools
@@ -42,6 +43,9 @@ from xla_notebook.backend.substitutes import (
     with_pytorch_types,
     without_elements,
 )
+
+# How often traces ran each operator on the host, to find that it cannot be in a graph. No call of the user's did.
+host_ops_tried: collections.Counter[str] = collections.Counter()
 
 
 class HostNodes(Exception):
@@ -171,6 +175,7 @@ def _quiet(device: torch.device) -> Iterator[None]:
         runtime.own_all_reduce_token(device),
         _plain_dispatch(),
     ):
+        ran = runtime.host_op_counts()
         seed = runtime.rng_seed()
         # Draws recorded by the user are part of the seed's IR; the trace starts from a plain seed.
         runtime.set_rng_seed(seed)
@@ -178,6 +183,8 @@ def _quiet(device: torch.device) -> Iterator[None]:
             yield
         finally:
             _insist(runtime.set_rng_seed, seed)
+            for name, count in runtime.host_op_counts().items():
+                host_ops_tried[name] += count - ran.get(name, 0)
 
 
 @contextlib.contextmanager

@@ -19,6 +19,7 @@ from xla_notebook.session.events import (
     Frozen,
     Hazard,
     HazardOutcome,
+    HostOpsRan,
     Recompiled,
     Refused,
     SettingChanged,
@@ -30,6 +31,7 @@ from xla_notebook.session.events import (
 from xla_notebook.session.records import GraphRecord
 
 SHOWN_INPUTS = 4
+SHOWN_HOST_OPS = 4
 
 
 def bytes_text(nbytes: int) -> str:
@@ -101,6 +103,8 @@ def event_text(event: Event, names: Mapping[int, str]) -> str:
             compiled = "compiled and executed" if event.compiled else "executed"
             what = f"{event.by} of a {event.spec.dtype} {shape_text(event.spec.shape)}"
             return f"{what} {compiled} {ops} in {duration_text(event.duration_ns)}"
+        case HostOpsRan():
+            return f"ran on the host, for want of an XLA kernel: {_counted(event.ops)}"
         case Hazard():
             return _hazard_text(event, graph)
         case Recompiled():
@@ -182,6 +186,13 @@ def _function_of(graph: GraphRecord) -> object:
     if source.cell is not None and source.cell.cell_id is not None:
         return graph.function, source.cell.cell_id
     return graph.function, source.filename, source.line
+
+
+def _counted(ops: Sequence[tuple[str, int]]) -> str:
+    """``aten::nonzero (3 times), aten::median``, and how many others there were."""
+    named = [name if count == 1 else f"{name} ({count} times)" for name, count in ops[:SHOWN_HOST_OPS]]
+    others = len(ops) - len(named)
+    return ", ".join(named) + (f" and {others} other{'s' if others != 1 else ''}" if others else "")
 
 
 def _culprit(event: Donation, graph: str) -> str:

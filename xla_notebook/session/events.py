@@ -41,6 +41,7 @@ EventKind = Literal[
     "donation",
     "refused",
     "forced",
+    "host",
     "hazard",
     "recompiled",
     "frozen",
@@ -197,6 +198,17 @@ class ExecutionForced(_Event):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class HostOpsRan(_Event):
+    """A cell ran operators on the host, because XLA has no kernel for them. Each executes what it needs first.
+
+    `ops` are their names (``aten::nonzero``) and how often each ran, the most frequent ones first.
+    """
+
+    kind: ClassVar[EventKind] = "host"
+    ops: tuple[tuple[str, int], ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Hazard(_Event):
     """A donation hit a buffer that a graph needs.
 
@@ -261,6 +273,7 @@ Event = (
     | Donation
     | Refused
     | ExecutionForced
+    | HostOpsRan
     | Hazard
     | Recompiled
     | Frozen

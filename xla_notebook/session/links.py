@@ -67,6 +67,21 @@ class BarrierWatch:
         return self._watch.before(namespace, graphs)
 
 
+def host_op_counts() -> tuple[dict[str, int], dict[str, int]]:
+    """How often each operator was run on the host, also by traces that tried it, and how often by those.
+
+    None where torch_xla was never loaded.
+    """
+    if "torch_xla" not in sys.modules:
+        return {}, {}
+    _choose_device_first()
+    from xla_notebook.backend import runtime
+
+    # Without a compile nothing was traced, and the module is not loaded to say so.
+    tried = getattr(sys.modules.get("xla_notebook.backend.tracing"), "host_ops_tried", {})
+    return runtime.host_op_counts(), dict(tried)
+
+
 def _choose_device_first() -> None:
     """torch_xla reads the choice when it is loaded. Looking for accelerators takes milliseconds."""
     if "torch_xla" not in sys.modules:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from xla_notebook.backend.observer import (
     Barrier,
@@ -28,6 +28,7 @@ from xla_notebook.session.events import (
     Frozen,
     Hazard,
     HazardOutcome,
+    HostOpsRan,
     Recompiled,
     SettingChanged,
     from_report,
@@ -40,6 +41,8 @@ from xla_notebook.session.timeline import Timeline
 
 # Records of graphs that are gone. Live ones are never forgotten: their buffers outweigh their records.
 DROPPED_CAPACITY = 200
+# Operators that one cell's event names.
+HOST_OPS_NAMED = 32
 
 
 class Recorder:
@@ -57,6 +60,8 @@ class Recorder:
         self._refused: dict[object, tuple[Cause, ...]] = {}
         # Donations of graphs' saved buffers that were seen at the barrier itself: graph and name of the buffer.
         self._donations_told: set[tuple[int, str]] = set()
+        # As `count_host_ops` was last told.
+        self._host_ops: tuple[Mapping[str, int], Mapping[str, int]] = {}, {}
 
     @property
     def cell(self) -> CellRef | None:
@@ -205,11 +210,38 @@ class Recorder:
 
     # ---- cells and settings
 
+    def count_host_ops(self, ran: Mapping[str, int], tried: Mapping[str, int]) -> None:
+        """Operators `ran` on the host so often by now, some of it when traces `tried` them.
+
+        Those since the last call are the running cell's.
+        """
+        ran_before, tried_before = self._host_ops
+        if self.cells:
+            found = self.cells[-1].host_ops
+            for name, count in ran.items():
+                before = ran_before.get(name, 0)
+                # Fewer than before if the user has cleared torch_xla's counters.
+                found[name] += count - before if count >= before else count
+            for name, count in tried.items():
+                found[name] -= count - tried_before.get(name, 0)
+        self._host_ops = ran, tried
+
     def end_cell(self, live: Iterable[LiveGraph], now_ns: int) -> CellSummary | None:
         """The innermost cell has ended: what it did, or None if no cell was running."""
         if not self.cells:
             return None
         summary = self.cells[-1].summary({graph.graph_id: graph.runs for graph in live}, now_ns)
+        ops = +self.cells[-1].host_ops
+        if ops:
+            self.timeline.add(
+                HostOpsRan(
+                    seq=self.timeline.tick(),
+                    time_ns=summary.ended_ns,
+                    cell=summary.cell,
+                    source=None,
+                    ops=tuple(ops.most_common(HOST_OPS_NAMED)),
+                )
+            )
         if summary.traced or summary.compiled or summary.reused:
             self.timeline.add(
                 CellRan(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -212,6 +213,7 @@ class RunningCell:
     trace_ns: int = 0
     compile_ns: int = 0
     hazards: int = 0
+    host_ops: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
 
     def summary(self, runs: Mapping[int, int], ended_ns: int) -> CellSummary:
         """The summary at the cell's end, when graphs have made `runs` (by graph id)."""

@@ -30,6 +30,7 @@ from xla_notebook.session.links import (
     ReadWatch,
     backend_graphs,
     clear_graphs,
+    host_op_counts,
     leave_barriers,
     see_barriers,
 )
@@ -47,7 +48,8 @@ class Session(observer.Observer):
     """What happened to graphs and buffers since it was attached. Thread-safe and bounded.
 
     `live_graphs` gives the backend's cached graphs (they count their runs); `failed_guards` gives Dynamo's
-    words on why a function (by name and file) was compiled again; `apply` takes each new `Settings` (to the
+    words on why a function (by name and file) was compiled again; `host_ops` counts the operators that ran on the
+    host, and those of them that traces tried; `apply` takes each new `Settings` (to the
     backend); `now_ns` is the clock for what no report dates; `capacity` is the number of events kept.
     """
 
@@ -56,12 +58,14 @@ class Session(observer.Observer):
         *,
         live_graphs: Callable[[], Iterable[LiveGraph]] | None = None,
         failed_guards: Callable[[str, str | None], tuple[str, ...]] | None = None,
+        host_ops: Callable[[], tuple[Mapping[str, int], Mapping[str, int]]] = host_op_counts,
         apply: Callable[[Settings], None] | None = None,
         now_ns: Callable[[], int] = observer.now_ns,
         capacity: int = EVENT_CAPACITY,
     ) -> None:
         self._live_graphs = live_graphs or backend_graphs
         self._failed_guards = failed_guards or DynamoGuards()
+        self._host_ops = host_ops
         self._apply = apply
         self._now_ns = now_ns
         self._lock = threading.RLock()
@@ -140,6 +144,7 @@ class Session(observer.Observer):
         with self._settled():
             if filename is not None:
                 self._recorder.places.name_file(filename, cell)
+            self._recorder.count_host_ops(*self._host_ops())
             self._recorder.cells.append(RunningCell(cell, self._now_ns(), runs))
         return cell
 
@@ -148,6 +153,7 @@ class Session(observer.Observer):
         live = list(self._live_graphs())
         with self._settled():
             self._recorder.take_runs(live)
+            self._recorder.count_host_ops(*self._host_ops())
             return self._recorder.end_cell(live, self._now_ns())
 
     @contextlib.contextmanager

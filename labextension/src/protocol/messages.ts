@@ -157,6 +157,7 @@ export interface EventRow {
     | 'forced'
     | 'frozen'
     | 'hazard'
+    | 'host'
     | 'recompiled'
     | 'refused'
     | 'setting'

@@ -73,6 +73,7 @@ export const LANE_OF: Record<EventKind, Lane> = {
   warmed: 'warm-ups',
   barrier: 'barriers',
   forced: 'barriers',
+  host: 'barriers',
   donation: 'donations',
   refused: 'donations',
   hazard: 'hazards',

@@ -23,7 +23,13 @@ from .reports import CELL_FILE, SPEC, FakeClock, FakeGraph, argument, barrier, d
 def busy_session() -> Session:
     """A session with an event of every kind."""
     live = [FakeGraph(1)]
-    session = Session(live_graphs=lambda: live, now_ns=FakeClock(), failed_guards=lambda function, filename: ())
+    counts = iter([({}, {}), ({"aten::nonzero": 3}, {"aten::nonzero": 1})])
+    session = Session(
+        live_graphs=lambda: live,
+        now_ns=FakeClock(),
+        failed_guards=lambda function, filename: (),
+        host_ops=lambda: next(counts),
+    )
     with session.cell(3, "abc", CELL_FILE):
         host_op = HostOp("aten::nonzero", "no lowering", None)
         saved = Binding("saved", 0, "constant 0", SPEC)
