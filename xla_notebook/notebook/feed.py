@@ -24,9 +24,9 @@ from xla_notebook.session.store import Session
 
 PUSH_S = 0.1
 """Seconds between two pushes to a page, at least."""
-PUSH_SHARE = 200
-"""A push that took 1 ms allows the next one after 200 ms. The kernel's threads that send it and hear of it work about
-as long again, so that all pushes take 1 % of a running cell's time, as a rule."""
+PUSH_SHARE = 300
+"""A push that took 1 ms allows the next one after 300 ms. The kernel's threads that send it and hear of it work about
+as long again, so that all pushes take 0.7 % of a running cell's time, as a rule."""
 PUSH_MOST_S = 1.0
 """Seconds that a push may keep the next one waiting for that reason, at most."""
 UNHEARD_S = 0.5
