@@ -179,6 +179,8 @@ def test_it_follows_a_rename_and_an_interrupt_and_a_closed_and_reopened_notebook
     expect(sidebar.connection).to_contain_text("busy")
     lab.command("notebook:interrupt-kernel")
     expect(sidebar.connection).to_have_text("live")
+    # What comes after the save would make the notebook ask before it closes.
+    expect(lab.page.locator(".jp-OutputArea").get_by_text("KeyboardInterrupt").first).to_be_visible()
     lab.save()
     lab.page.evaluate(
         "names => window.jupyterapp.serviceManager.contents.rename(names[0], names[1])", [name, "renamed.ipynb"]
