@@ -49,8 +49,8 @@ class Session(observer.Observer):
 
     `live_graphs` gives the backend's cached graphs (they count their runs); `failed_guards` gives Dynamo's
     words on why a function (by name and file) was compiled again; `host_ops` counts the operators that ran on the
-    host, and those of them that traces tried; `apply` takes each new `Settings` (to the
-    backend); `now_ns` is the clock for what no report dates; `capacity` is the number of events kept.
+    host, and those of them that traces tried; `apply` takes each new `Settings` (to the backend); `now_ns` is the
+    clock for what no report dates; `capacity` is the number of events kept.
     """
 
     def __init__(

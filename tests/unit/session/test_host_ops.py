@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 import torch
 import torch_xla.debug.metrics as metrics
-from unit.session.real_backend import compiled, on_device
 
 from xla_notebook.session import Session
 from xla_notebook.session.describe import event_text
 from xla_notebook.session.events import CellRef, HostOpsRan
+
+from .real_backend import compiled, on_device
 
 
 @pytest.fixture
