@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import time
 from pathlib import Path
 from queue import Empty
 from types import TracebackType
@@ -55,7 +56,6 @@ class Kernel:
 
     def __init__(self, directory: Path) -> None:
         self._manager, self._client = start_new_kernel(startup_timeout=120, cwd=str(directory))
-        self._manager_dead = False
 
     def __enter__(self) -> Kernel:
         return self
@@ -97,10 +97,24 @@ class Kernel:
 
     def next_output(self, message_id: str, timeout: float = 240) -> dict[str, Any]:
         """The next iopub message that belongs to `message_id`."""
+        waited_until = time.monotonic() + timeout
         while True:
-            message = self._client.get_iopub_msg(timeout=timeout)
+            try:
+                message = self._client.get_iopub_msg(timeout=1)
+            except Empty:
+                # A dead kernel says nothing, ever: told at once, its last words are still in the captured stderr.
+                if not self._manager.is_alive():
+                    raise RuntimeError(f"the kernel died: exit status {self._exit_status()}") from None
+                if time.monotonic() > waited_until:
+                    raise TimeoutError(f"no output of {message_id} in {timeout} s") from None
+                continue
             if message["parent_header"].get("msg_id") == message_id:
                 return message
+
+    def _exit_status(self) -> int | None:
+        """What the dead kernel returned; the negative of a signal's number if that ended it."""
+        process = getattr(self._manager.provisioner, "process", None)
+        return None if process is None else process.poll()
 
     def finish(self, message_id: str, timeout: float = 240) -> Shown:
         """Wait for a cell and return what it showed."""
