@@ -40,3 +40,7 @@ TWO_GRAPHS = """sizes = 2, 3
 double = torch.compile(lambda t: t * 2, backend="xla_notebook", dynamic=False)
 for size in sizes:
     double(torch.ones(size, device="xla"))"""
+# No read shows that a mask, or a free function, waits for the device and computes on the host.
+ON_HOST = """t = torch.tensor([[-1.0, 2.0], [3.0, -4.0]], device="xla")
+kept = [t[t > bound] for bound in (0, 1, 2)]
+same = torch.equal(t, t + 1)"""

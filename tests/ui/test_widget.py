@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import expect
 
-from .cells import BUSY, DOUBLE, HAZARD, LOAD, SHOW, STEP
+from .cells import BUSY, DOUBLE, HAZARD, LOAD, ON_HOST, SHOW, STEP
 from .lab import SLOW_MS, Lab
 from .views import View
 
@@ -86,6 +86,19 @@ def test_a_hazard_stands_out(lab: Lab, notebook: Callable[..., View]) -> None:
     button.click()
     expect(shown.row(re.compile("donated"))).to_be_visible()
     lab.screenshot("widget-hazard")
+
+
+def test_operators_that_ran_on_the_host_are_told_after_the_cell(lab: Lab, notebook: Callable[..., View]) -> None:
+    shown = notebook(ON_HOST)
+    lab.run_cell(2)
+    shown.see()
+    shown.panel("Events")
+    told = shown.row("ran on the host")
+    expect(told).to_contain_text("aten::nonzero (3 times)")
+    told.get_by_role("button", name=re.compile("^cell 3")).click()
+    expect(lab.cell(2)).to_have_class(re.compile("jp-mod-active"))
+    shown.see()
+    lab.screenshot("widget-host-operators")
 
 
 def test_it_is_back_after_the_page_was_loaded_anew(lab: Lab, notebook: Callable[..., View]) -> None:
