@@ -94,6 +94,8 @@ _FORMS: tuple[tuple[str, str, str], ...] = (
         "pass {name} as a tensor on the device if it changes from call to call",
     ),
 )
+# How Dynamo names what follows a graph break (``torch/_dynamo/resume_execution.py``).
+_RESUMED = "torch_dynamo_resume_in_"
 # Dynamo's guards on tensors speak of C++ scalar types.
 _DTYPES = {
     "Float": "float32",
@@ -240,9 +242,16 @@ def _new_code(new: GraphRecord, before: GraphRecord) -> Iterable[Cause]:
         return
     cells = new.source.cell, before.source.cell
     if (new.source.filename, new.source.line) == (before.source.filename, before.source.line):
-        yield Cause(
-            "the function was defined anew, or Dynamo was reset",
-            "define it in a cell of its own, outside of the loop",
-        )
+        if new.function.startswith(_RESUMED):
+            # Two ways that go on in one line (``a if t.sum() > 0 else b``) have one name and one place.
+            yield Cause(
+                "the function went another way after its graph break, or was defined anew",
+                "choose with torch.where or torch.cond, which break no graph",
+            )
+        else:
+            yield Cause(
+                "the function was defined anew, or Dynamo was reset",
+                "define it in a cell of its own, outside of the loop",
+            )
     elif cells[0] and cells[1] and cells[0].cell_id is not None and cells[0].cell_id == cells[1].cell_id:
         yield Cause("cell edited")

@@ -98,6 +98,16 @@ def test_causes_with_the_real_backend(session: Session) -> None:
     assert [len(made.causes) for made in history.compiles] == [0, 1]
 
 
+def test_another_way_after_a_graph_break_is_not_taken_for_a_new_function(session: Session) -> None:
+    doubled_or_halved = compiled(lambda x: x * 2 if x.sum() > 0 else x / 2)
+    for x in (torch.ones(3), -torch.ones(3), torch.ones(3)):
+        doubled_or_halved(x.to(torch_xla.device()))
+    recompiled = [event for event in session.events() if isinstance(event, Recompiled)]
+    assert [[cause.what for cause in event.causes] for event in recompiled] == [
+        ["the function went another way after its graph break, or was defined anew"]
+    ]
+
+
 def test_backward_graph_of_a_recompiled_function_is_no_recompile_of_its_own(session: Session) -> None:
     weight = on_device(3, 3).requires_grad_()
     step = compiled(lambda x: (x @ weight).sum())
