@@ -67,6 +67,7 @@ WRITES: dict[str, Callable[..., None]] = {
     "added where a mask is": lambda x, y, i, j, k, m, n: x.index_put_((m,), y[0], accumulate=True),
     "filled": lambda x, y, i, j, k, m, n: x.index_fill_(1, i.abs(), 2.0).copy_(x.index_fill(2, i.abs(), y[0, 0, 0])),
     "from another by a mask": lambda x, y, i, j, k, m, n: x.masked_scatter_(n, y),
+    "from a longer one by a mask": lambda x, y, i, j, k, m, n: x[1:].masked_scatter_(m[1:, None, None], y),
     "a diagonal": lambda x, y, i, j, k, m, n: x.diagonal(0, 0, 1).mul_(3),
     "a diagonal outside": lambda x, y, i, j, k, m, n: x[:, :, :2].diagonal(4, 2, 0).fill_(3),
     "diagonals aside": lambda x, y, i, j, k, m, n: x.diagonal(1, 2, 0).copy_(y.diagonal(-1, 0, 2)),

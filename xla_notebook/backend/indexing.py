@@ -60,6 +60,14 @@ def _index_put(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, 
     return updated
 
 
+def _masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Any:
+    """torch_xla's kernel fails if the source has more elements than there are places for."""
+    places = math.prod(torch.broadcast_shapes(input.shape, mask.shape))
+    if statically_known_true(source.numel() <= places):
+        return NotImplemented
+    return left_alone(aten.masked_scatter.default, input, mask, source.reshape(-1)[:places])
+
+
 def _masked_scatter_backward(grad_output: Tensor, mask: Tensor, sizes: Sequence[int]) -> Tensor:
     """The gradients at the chosen places, one after the other: torch_xla has no kernel."""
     count = math.prod(sizes)
@@ -177,6 +185,7 @@ INDEXING = for_xla(
     {
         aten.index.Tensor: _index,
         aten.index_put.default: _index_put,
+        aten.masked_scatter.default: _masked_scatter,
         aten.masked_scatter_backward.default: _masked_scatter_backward,
         aten.index_fill.int_Scalar: index_fill,
         aten.index_fill.int_Tensor: index_fill,
