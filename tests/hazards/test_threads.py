@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,14 +15,6 @@ from torch import Tensor, nn
 from xla_notebook.backend import barriers, function, runtime
 
 CALLS = 4
-
-
-@pytest.fixture(autouse=True)
-def nested_traces() -> Iterator[None]:
-    # While one thread traces, PyTorch takes a call of a compiled function in another for a part of the trace, and
-    # raises. Without this setting the other thread runs uncompiled meanwhile.
-    with torch._dynamo.config.patch(error_on_nested_fx_trace=False):
-        yield
 
 
 def at_once(*tasks: Callable[[], Any]) -> list[Any]:

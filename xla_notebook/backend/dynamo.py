@@ -18,7 +18,7 @@ from xla_notebook.backend.device import choose_device
 
 choose_device()
 
-from xla_notebook.backend import barriers, substitutes  # noqa: E402
+from xla_notebook.backend import barriers, dynamo_settings, substitutes  # noqa: E402
 from xla_notebook.backend.cache import Origin  # noqa: E402
 from xla_notebook.backend.config import validate  # noqa: E402
 from xla_notebook.backend.decompositions import DECOMPOSITIONS  # noqa: E402
@@ -220,6 +220,7 @@ def xla_notebook(
     arguments; nothing runs before.
     """
     checked = _options(options)
+    dynamo_settings.set_for_this_compile()
     barriers.install(for_graphs=True)
     substitutes.refuse_what_is_wrong(module)
     names = _argument_names(module)
