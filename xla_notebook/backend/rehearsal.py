@@ -12,6 +12,7 @@ backward pass, and nothing else carries on: other threads of the user's run as a
 from __future__ import annotations
 
 import contextlib
+import ctypes
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -88,12 +89,19 @@ def rehearsing() -> Iterator[Rehearsal]:
     global under_way
     rehearsal = Rehearsal()
     under_way += 1
-    torch._C._stash_obj_in_tls(_KEY, rehearsal)
+    _mark(rehearsal)
     try:
         yield rehearsal
     finally:
-        torch._C._stash_obj_in_tls(_KEY, None)
+        _mark(None)
         under_way -= 1
+
+
+def _mark(rehearsal: Rehearsal | None) -> None:
+    # PyTorch takes over a reference that it was not given (torch 2.9, ``_stash_obj_in_tls``): without one of its own,
+    # the object is freed while others hold it, and the process dies of that later, anywhere.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(rehearsal))
+    torch._C._stash_obj_in_tls(_KEY, rehearsal)
 
 
 # Hashes of the graphs that rehearsals compiled for `materialize`.
