@@ -196,19 +196,56 @@ def test_what_a_module_holds_changed_after_many_calls(change: Callable[[Table], 
     assert_same(outcome(CPU, False), outcome(XLA, True), change.__name__)
 
 
+HOOKS: dict[str, Callable[[Any], Any]] = {
+    "after the forward pass": lambda module: module.register_forward_hook(
+        lambda _module, _inputs, output: output * 0 + 5
+    ),
+    "before the forward pass": lambda module: module.register_forward_pre_hook(lambda _module, inputs: inputs[0] * 2),
+    "after the backward pass": lambda module: module.register_full_backward_hook(
+        lambda _module, inputs, _outputs: (inputs[0] * 3,)
+    ),
+}
+
+
+@pytest.mark.parametrize("inner", [False, True], ids=["the module", "a part"])
+@pytest.mark.parametrize("kind", HOOKS)
+def test_a_hook_that_a_module_gets_and_loses_after_many_calls(kind: str, inner: bool) -> None:
+    def outcome(device: torch.device, compile_it: bool) -> list[Tensor | None]:
+        torch.manual_seed(0)
+        module = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)).to(device)
+        run = compiled(module) if compile_it else module
+        found: list[Tensor | None] = []
+
+        def calls() -> None:
+            for call in range(3):
+                x = values(5, 3, seed=call, device=device).requires_grad_()
+                result = run(x)
+                result.sum().backward()
+                found.extend((result, x.grad))
+
+        calls()
+        hook = HOOKS[kind](module[1] if inner else module)
+        calls()
+        hook.remove()
+        calls()
+        return found
+
+    assert_same(outcome(CPU, False), outcome(XLA, True), kind)
+
+
 @pytest.mark.parametrize("users", [True, False])
 def test_dynamos_settings_stay_the_users(users: bool) -> None:
-    names = ("skip_tensor_guards_with_matching_dict_tags", "error_on_nested_fx_trace")
+    names = ("skip_tensor_guards_with_matching_dict_tags", "skip_nnmodule_hook_guards", "error_on_nested_fx_trace")
 
     def settings() -> list[bool]:
         return [getattr(torch._dynamo.config, name) for name in names]
 
     with torch._dynamo.config.patch(dict.fromkeys(names, users)):
         compiled(lambda x: x + 1)(values(3, 4, device=XLA))
-        assert settings() == [users, users]
+        assert settings() == [users] * 3
         with pytest.raises(Exception, match="donate names 'y'"):
             compiled(lambda x: x + 1, options={"donate": ["y"]})(values(3, 4, device=XLA))
-        assert settings() == [users, users]
+        assert settings() == [users] * 3
 
 
 def test_tied_weights_stay_one_tensor() -> None:

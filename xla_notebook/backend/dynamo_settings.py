@@ -8,11 +8,14 @@ from torch._dynamo import config
 from torch._dynamo.callback import CallbackArgs, callback_handler
 from torch._guards import CompileContext
 
+# Dynamo reads the first two when it builds the guards, after the backend was called.
 _SETTINGS = {
     # Dynamo takes what a module holds for unchanged while the module's dictionaries are (PyTorch's issue 139476,
     # torch 2.9). So it sees no `requires_grad_()`, `module.half()` or `parameter.data = ...`: unfrozen layers would
-    # silently get no gradient, and executables buffers of another type or shape. It asks when it builds the guards.
+    # silently get no gradient, and executables buffers of another type or shape.
     "skip_tensor_guards_with_matching_dict_tags": False,
+    # Nor does it see that a module without hooks has got one, which would silently not be called.
+    "skip_nnmodule_hook_guards": False,
     # AOTAutograd traces with FX, which is noted for the whole process, and refuses what other threads call meanwhile.
     # Their calls run uncompiled instead.
     "error_on_nested_fx_trace": False,
