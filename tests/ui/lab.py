@@ -100,7 +100,8 @@ def server(directory: Path, app: str = "jupyterlab") -> Iterator[str]:
         yield f"{address}/{{}}?token={token}"
     finally:
         process.terminate()
-        process.wait(30)
+        # It shuts its kernels down first, which takes its time on a busy machine.
+        process.wait(120)
         log.close()
 
 
