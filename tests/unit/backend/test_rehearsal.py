@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import threading
 import weakref
 
 import torch
@@ -13,27 +14,23 @@ from xla_notebook.backend import rehearsal
 
 
 def test_the_mark_is_there_while_it_lasts_on_the_threads_of_a_backward_pass_too() -> None:
-    seen: list[rehearsal.Rehearsal | None] = []
+    seen: list[tuple[rehearsal.Rehearsal | None, bool]] = []
 
-    class Looks(torch.autograd.Function):
-        @staticmethod
-        def forward(_ctx: object, x: torch.Tensor) -> torch.Tensor:
-            return x.clone()
-
-        @staticmethod
-        def backward(_ctx: object, gradient: torch.Tensor) -> torch.Tensor:
-            seen.append(rehearsal.current())
-            return gradient
+    def notes(_gradient: torch.Tensor) -> None:
+        seen.append((rehearsal.current(), threading.get_ident() == here))
 
     def look() -> None:
-        Looks.apply(torch.ones(2, device=torch_xla.device(), requires_grad=True)).sum().backward()
+        doubled = torch.ones(2, device=torch_xla.device(), requires_grad=True) * 2
+        doubled.register_hook(notes)
+        doubled.sum().backward()
 
+    here = threading.get_ident()
     with rehearsal.rehearsing() as found:
         assert rehearsal.current() is found
         look()
     assert rehearsal.current() is None
     look()
-    assert seen == [found, None]
+    assert seen == [(found, False), (None, False)]
 
 
 def test_many_rehearsals_take_no_reference_that_is_not_theirs() -> None:
