@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from hazards.harness import XLA, assert_same, compiled, same_as_eager, two, values
-from torch import Tensor
+from hazards.harness import CPU, XLA, assert_same, compiled, same_as_eager, two, values
+from torch import Tensor, nn
 
 # Arguments that share device data --------------------------------------------------------------------
 
@@ -26,7 +27,7 @@ def test_a_tensor_and_its_detached_twin_then_two_tensors() -> None:
 def test_a_parameter_made_from_an_argument() -> None:
     def arguments(call: int, device: torch.device) -> tuple[Tensor, Tensor]:
         a, b = two(call, device)
-        return torch.nn.Parameter(a if call == 0 else b), a
+        return nn.Parameter(a if call == 0 else b), a
 
     same_as_eager(lambda p, a: p * 3 - a, arguments, probe=False)
 
@@ -67,6 +68,89 @@ def test_shared_data_after_the_first_call() -> None:
         return (a, b) if call == 0 else (a, a.detach())
 
     same_as_eager(lambda a, b: a * 2 + b, arguments)
+
+
+# Tied after the first call ----------------------------------------------------------------------------
+
+
+class TwoNorms(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.BatchNorm1d(3), nn.BatchNorm1d(3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.second(self.first(x))  # type: ignore[no-any-return]
+
+
+class TwoUpdates(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(3, 3), nn.Linear(3, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.no_grad():
+            self.first.weight.add_(1)
+            self.second.weight.mul_(2)
+        return self.second(self.first(x))  # type: ignore[no-any-return]
+
+
+def ties_modules(module: nn.Module) -> None:
+    module.second = module.first
+
+
+def ties_weights(module: nn.Module) -> None:
+    module.second.weight = module.first.weight
+
+
+def ties_a_buffer(module: nn.Module) -> None:
+    module.second.running_mean = module.first.running_mean
+
+
+def ties_what_is_read_only(module: nn.Module) -> None:
+    module.second.bias = module.first.bias
+
+
+@pytest.mark.parametrize(
+    ("kind", "tie"),
+    [
+        (TwoNorms, ties_modules),
+        (TwoNorms, ties_weights),
+        (TwoNorms, ties_a_buffer),
+        (TwoUpdates, ties_modules),
+        (TwoUpdates, ties_weights),
+        (TwoUpdates, ties_what_is_read_only),
+    ],
+)
+def test_what_is_tied_after_the_first_call_is_compiled_as_one(
+    kind: Callable[[], nn.Module], tie: Callable[[nn.Module], None]
+) -> None:
+    """Given two of something, then one in both places, and two again: all updates are kept, and nothing runs lazily."""
+
+    def steps(device: torch.device, call: Callable[[nn.Module], Callable[[Tensor], Tensor]]) -> list[Any]:
+        torch.manual_seed(0)
+        module = kind().to(device)
+        function, other = call(module), copy.deepcopy(module.second)
+        seen = []
+        for step in range(6):
+            if step == 2:
+                tie(module)
+            if step == 4:
+                module.second = other
+            loss = function(values(4, 3, seed=step, device=device)).square().mean()
+            loss.backward()
+            seen.append((loss.detach(), [t.detach().clone() for t in module.state_dict().values()]))
+        return [*seen, [p.grad for p in module.parameters()]]
+
+    assert_same(steps(CPU, lambda module: module), steps(XLA, compiled))
+
+
+def test_views_that_come_later_are_told() -> None:
+    function = compiled(lambda a, b: a.add_(1) + b)
+    function(values(3, device=XLA), values(3, device=XLA))
+    x = values(4, device=XLA)
+    with pytest.warns(UserWarning, match="some of a, b are views of one tensor"):
+        function(x[:3], x[1:])
+    assert_same(values(4) + torch.tensor([1.0, 1.0, 1.0, 0.0]), x.cpu())
 
 
 # Overlapping views -----------------------------------------------------------------------------------

@@ -220,15 +220,16 @@ def xla_notebook(
     arguments; nothing runs before.
     """
     checked = _options(options)
-    dynamo_settings.set_for_this_compile()
+    dynamo_settings.set_for_this_compile(dynamo_settings.ALWAYS)
     barriers.install(for_graphs=True)
     substitutes.refuse_what_is_wrong(module)
     names = _argument_names(module)
     frame = dynamo_frame()
     donate = _donated_names(checked.get("donate", ()), names, frame)
     kept = None if frame is None else frozenset(user_name(source) for source in frame.kept)
+    views = _ARGUMENTS_ARE_VIEWS.format(names=", ".join(sorted(set(names.values()))))
     if _share_storage(example_inputs) and _may_update_arguments(module):
-        return _uncompiled(module, _ARGUMENTS_ARE_VIEWS.format(names=", ".join(sorted(set(names.values())))))
+        return _uncompiled(module, views)
     function, filename, line = _place(module)
     optimizer = any("param_groups" in name for name in names.values())
     # What AOTAutograd found out, and the graph if it needs none of AOTAutograd's wrapper.
@@ -270,8 +271,12 @@ def xla_notebook(
     if not updates_arguments:
         return call
 
+    dynamo_settings.set_for_this_compile(dynamo_settings.FOR_UPDATES)
+
     def run(*args: Any) -> Any:
-        # Dynamo does not guard on arguments that come to share memory in a later call.
-        return module(*args) if _share_storage(args) else call(*args)
+        # Dynamo sees a tensor that is passed twice in a later call, but not two that come to share memory.
+        if _share_storage(args):
+            return _uncompiled(module, views)(*args)
+        return call(*args)
 
     return run
