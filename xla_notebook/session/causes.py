@@ -153,9 +153,11 @@ def explain_guard(guard: str, new: GraphRecord | None = None, before: GraphRecor
         fixes = "; ".join(fix for _, fix in states if fix)
         return Cause(" and ".join(what for what, _ in states), fixes or None, quoted)
     if match := _DUPLICATES.match(text):
-        names = [f"`{user_name(name)}`" for name in re.findall(r'"([^"]+)"', match["names"])]
-        tensors = " and ".join(names) or "two arguments"
-        return Cause(f"{tensors} are one and the same tensor now", "pass a clone for one of them", quoted)
+        groups = [re.findall(r'"([^"]+)"', group) for group in re.split(r'(?<="\]), (?=\[")', match["names"])]
+        names = [f"`{user_name(name)}`" for name in groups[0]]
+        what = f"{' and '.join(names) or 'two arguments'} are one and the same tensor now"
+        more = f" (and {len(groups) - 1} more such)" if len(groups) > 1 else ""
+        return Cause(what + more, "pass a clone for one of them", quoted)
     for pattern, what, fix in _COMPILED_FORMS:
         if match := pattern.match(text):
             words = {key: _DTYPES.get(word, word) for key, word in match.groupdict().items()}

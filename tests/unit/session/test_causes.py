@@ -145,6 +145,17 @@ def test_one_tensor_passed_twice_is_named(session: Session) -> None:
     assert causes_of(session) == ["`a` and `b` are one and the same tensor now"]
 
 
+def test_one_of_many_tensors_passed_twice_is_named(session: Session) -> None:
+    def add_all(tensors: dict[str, torch.Tensor]) -> torch.Tensor:
+        return torch.stack(list(tensors.values())).sum()
+
+    run = compiled_into(session, add_all, add_all.__code__)
+    run({name: torch.ones(3) for name in "abcdef"})
+    x, y, z = (torch.ones(3) for _ in range(3))
+    run({"a": x, "b": y, "c": x, "d": y, "e": z, "f": z})
+    assert causes_of(session) == ["`tensors['a']` and `tensors['c']` are one and the same tensor now (and 2 more such)"]
+
+
 def test_each_recompile_is_told_once_and_the_last_version_first(session: Session) -> None:
     run = compiled_into(session, add, add.__code__)
     for size in (3, 5, 7):
