@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 import torch_xla
-from hazards.harness import XLA, assert_same, compiled, pending, same_as_eager, values
+from hazards.harness import CPU, XLA, assert_same, compiled, pending, same_as_eager, values
 from torch import Tensor, nn
 
 
@@ -277,6 +278,55 @@ def test_keyword_variadic_and_none_arguments() -> None:
         return values(3, seed=call, device=device), values(2, seed=call, device=device), mask
 
     same_as_eager(function, arguments, calls=4)
+
+
+# Containers -----------------------------------------------------------------------------------------
+
+
+def appends(bank: deque[Tensor], x: Tensor) -> None:
+    bank.append(x * 2)
+
+
+def appends_left(bank: deque[Tensor], x: Tensor) -> None:
+    bank.appendleft(x * 2)
+
+
+def extends(bank: deque[Tensor], x: Tensor) -> None:
+    bank.extend([x + 1, x + 2])
+
+
+@pytest.mark.parametrize("change", [appends, appends_left, extends], ids=lambda f: f.__name__)
+def test_a_bank_of_the_last_few_results(change: Callable[[deque[Tensor], Tensor], None]) -> None:
+    """What has fallen out of a deque with a `maxlen` is not computed with: Dynamo does (torch 2.9, any backend)."""
+
+    def calls(device: torch.device, bank: deque[Tensor], compile: Callable[..., Any]) -> list[Any]:
+        def function(x: Tensor) -> Tensor:
+            change(bank, x)
+            return torch.stack(list(bank)).sum(0)
+
+        run = compile(function)
+        return [[run(values(3, seed=call, device=device)) for call in range(6)], list(bank)]
+
+    want = calls(CPU, deque(maxlen=3), lambda function: function)
+    with pytest.warns(UserWarning, match="changes bank, a deque with a maxlen; it runs uncompiled"):
+        got = calls(XLA, deque(maxlen=3), compiled)
+    assert_same(want, got)
+
+
+@pytest.mark.parametrize(("maxlen", "changes"), [(None, True), (3, False)], ids=["unbounded", "read only"])
+def test_other_deques_are_compiled(maxlen: int | None, changes: bool) -> None:
+    def function(x: Tensor, bank: deque[Tensor]) -> Tensor:
+        if changes:
+            bank.append(x * 2)
+        made = deque([x, x + 1], maxlen=1)
+        made.append(x * 3)
+        return torch.stack([*bank, *made]).sum(0)
+
+    def arguments(call: int, device: torch.device) -> tuple[Tensor, deque[Tensor]]:
+        x = values(3, seed=call, device=device)
+        return x, deque([x + 1, x + 2, x + 3], maxlen=maxlen)
+
+    same_as_eager(function, arguments)
 
 
 # Modes -----------------------------------------------------------------------------------------------

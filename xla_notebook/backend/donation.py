@@ -12,12 +12,13 @@ import collections
 import dataclasses
 import sys
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any
 
 import torch
 from torch._dynamo.output_graph import OutputGraph
+from torch._dynamo.side_effects import SideEffects
 from torch._dynamo.source import LocalCellSource
 from torch._dynamo.variables.base import VariableTracker
 
@@ -36,11 +37,13 @@ class DynamoFrame:
 
     `kept`: values that the function hands on besides its graph (returned arguments, live locals at a
     graph break) or that it takes twice. An argument that is returned unchanged does not appear in the
-    graph: Dynamo's bytecode returns it. `variables`: names of the function's own variables.
+    graph: Dynamo's bytecode returns it. `variables`: names of the function's own variables. `bounded`: deques
+    with a `maxlen` that it changes.
     """
 
     kept: frozenset[str]
     variables: frozenset[str]
+    bounded: frozenset[str]
 
 
 def dynamo_frame() -> DynamoFrame | None:
@@ -68,7 +71,17 @@ def dynamo_frame() -> DynamoFrame | None:
             kept.add(guard.name)
             kept.add(guard.create_fn.keywords["source_b"].name())
     code = translator.f_code
-    return DynamoFrame(frozenset(kept), frozenset((*code.co_varnames, *code.co_freevars, *code.co_names)))
+    variables = frozenset((*code.co_varnames, *code.co_freevars, *code.co_names))
+    return DynamoFrame(frozenset(kept), variables, frozenset(_bounded(output.side_effects)))
+
+
+def _bounded(effects: SideEffects) -> Iterator[str]:
+    for value in effects.keepalive:
+        if isinstance(value, collections.deque) and value.maxlen is not None:
+            variable: Any = effects.id_to_variable.get(id(value))
+            # One that the function makes has no source, and Dynamo knows its `maxlen`.
+            if variable is not None and variable.source is not None and effects.is_modified(variable):
+                yield variable.source.name()
 
 
 class Offers:

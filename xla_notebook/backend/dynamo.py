@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.exc import SkipFrame
 from torch._functorch._aot_autograd.schemas import ViewAndMutationMeta
 from torch.fx import GraphModule
 
@@ -85,6 +86,10 @@ _RESULT_IS_A_VIEW = (
     "{function} returns a view of an argument whose place depends on sizes that change; it runs uncompiled (lazily),"
     " because a graph does not know the place. Return a copy (`clone()`), or compile with dynamic=False, to have it"
     " compiled."
+)
+_CHANGES_BOUNDED = (
+    "{function} changes {deques}, a deque with a maxlen; it runs uncompiled (lazily), because Dynamo would go on with"
+    " what has fallen out of it. Use a list and `del` to have it compiled."
 )
 
 
@@ -225,6 +230,11 @@ def xla_notebook(
     substitutes.refuse_what_is_wrong(module)
     names = _argument_names(module)
     frame = dynamo_frame()
+    if frame is not None and frame.bounded:
+        # Dynamo of torch 2.9 forgets a deque's `maxlen` while it traces: what falls out would still be computed with.
+        bounded = ", ".join(sorted(map(user_name, frame.bounded)))
+        warnings.warn(_CHANGES_BOUNDED.format(function=_place(module)[0], deques=bounded), stacklevel=2)
+        raise SkipFrame(f"changes {bounded}")
     donate = _donated_names(checked.get("donate", ()), names, frame)
     kept = None if frame is None else frozenset(user_name(source) for source in frame.kept)
     views = _ARGUMENTS_ARE_VIEWS.format(names=", ".join(sorted(set(names.values()))))
