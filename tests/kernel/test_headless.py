@@ -111,7 +111,7 @@ def test_an_interrupt_ends_the_cell_and_the_next_run_works(kernel: Kernel) -> No
     shown = kernel.finish(running)
     assert shown.error is not None
     assert shown.error[0] == "KeyboardInterrupt"
-    assert shown.arrows[0][1] == "time.sleep(0.2)"
+    assert shown.arrows[0][1] in ("time.sleep(0.2)", "print('step', i)")  # it comes when it comes
     assert "xla_notebook" not in shown.traceback
     again = kernel.check(cell.format(count=2, pause=0))
     assert "step 1" in again.stdout

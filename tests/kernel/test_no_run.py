@@ -164,6 +164,53 @@ def test_the_users_lists_counters_and_random_numbers_are_left_alone(kernel: Kern
     assert kernel.value("meter.n, model.training, log") == (0, True, [])
 
 
+CLASSES = """
+import abc, enum
+class Mode(enum.Enum):
+    ON = 1
+class Base(abc.ABC):
+    total = torch.ones(3).to(dev)
+    seen = []
+    calls = 0
+    @abc.abstractmethod
+    def go(self, x): ...
+class Own(Base):
+    def go(self, x):
+        Base.total.add_(1)
+        Base.calls += 1
+        type(self).last = x
+        self.seen.append(1)
+        return x * Base.calls + Base.total if Mode.ON is Mode(1) else x
+    @classmethod
+    def forget(cls):
+        cls.total = cls.total * 0
+        return cls.total
+own = Own()
+def held():
+    return Base.total.tolist(), Base.seen, Base.calls, hasattr(Own, "last"), "total" in vars(Own)
+"""
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["y = own.go(x)", "y = Own().go(x) + Own.forget().sum()", "Base.total = Base.total * 2\nOwn.last = x + 1"],
+    ids=["an object", "made by the cell", "the cell itself"],
+)
+def test_what_the_users_classes_hold_is_left_alone(kernel: Kernel, body: str) -> None:
+    kernel.check(CLASSES)
+    rehearse(kernel, body)
+    assert kernel.value("held()") == ([1.0, 1.0, 1.0], [], 0, False, False)
+    assert run(kernel, body) == 0
+
+
+def test_a_cell_that_does_not_compile_runs_nothing(kernel: Kernel) -> None:
+    for body in ("q = x * 3\nreturn q", "\n\nq = (x\n* 3)\nyield q", "q = x * 3\nq = ("):
+        error = kernel.run(f"%%xla_compile --no-run\n{body}").error
+        assert error is not None
+        assert error[0] in ("SyntaxError", "_IncompleteInputError")
+        assert kernel.value("'q' in globals()") is False
+
+
 def test_sums_of_values_go_on(kernel: Kernel) -> None:
     body = (
         "total, seen = 0.0, 0\nfor xb, yb in data:\n    out = model(xb.to(dev))\n    loss = loss_fn(out, yb.to(dev))\n"

@@ -49,7 +49,7 @@ Path = tuple[str, ...]
 
 def may_copy(kind: type) -> bool:
     """Whether the objects of a class hold nothing of the world outside, as far as is known."""
-    return _is_known(kind.__module__) or issubclass(kind, _ANYWHERE) or _is_users_module(kind.__module__)
+    return _is_known(kind.__module__) or issubclass(kind, _ANYWHERE) or is_users_module(kind.__module__)
 
 
 class Effects:
@@ -101,7 +101,7 @@ class Effects:
         module = getattr(own, "__module__", None) or "builtins"
         if isinstance(own, types.FunctionType) and is_users(own.__code__):
             self._check_code(own.__code__, own.__globals__)
-        elif isinstance(own, type) and _is_users_module(module):
+        elif isinstance(own, type) and is_users_module(module):
             for function in functions_of(own):
                 self._check_callable(function, shown)
         elif isinstance(own, (type, types.FunctionType, types.BuiltinFunctionType)):
@@ -109,7 +109,7 @@ class Effects:
                 _refuse_unknown(module, own.__qualname__, shown)
         elif not isinstance(own, _ANYWHERE):
             kind = type(own)
-            if _is_users_module(kind.__module__):
+            if is_users_module(kind.__module__):
                 self._check_callable(kind, shown)
             else:
                 _refuse_unknown(kind.__module__, kind.__qualname__, shown)
@@ -120,7 +120,7 @@ class Effects:
 
 
 def _refuse_unknown(module: str, name: str, shown: str) -> None:
-    if _is_users_module(module) or name in _OPEN:
+    if is_users_module(module) or name in _OPEN:
         return
     full = f"{module}.{name}"
     if not _is_known(module) or full in _UNKNOWN or full.replace(".serialization.", ".") in _UNKNOWN:
@@ -131,7 +131,8 @@ def _is_known(module: str) -> bool:
     return module.partition(".")[0] in _KNOWN and not module.startswith(_UNKNOWN_MODULES)
 
 
-def _is_users_module(name: str) -> bool:
+def is_users_module(name: str) -> bool:
+    """Whether a module is the notebook itself or a file of the user's."""
     if name == "__main__":
         return True
     filename = getattr(sys.modules.get(name), "__file__", None)

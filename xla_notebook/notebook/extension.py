@@ -78,15 +78,26 @@ class Extension:
         """
         if not lines or not lines[0].startswith(_CALL):
             return lines
-        body = _body_of_magic("".join(lines))
-        if body is None:
+        magic = _magic("".join(lines))
+        if magic is None:
             return lines
+        options, body = magic
+        plain = ["\n", *body.splitlines(keepends=True)]
+        transformed: str = self._ip.transform_cell(body)
         try:
-            tree = ast.parse(self._ip.transform_cell(body))
-            for statement in tree.body:
-                compile(ast.Module([statement], []), "<cell>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, True)
+            tree = ast.parse(transformed)
         except SyntaxError:
-            return ["\n", *body.splitlines(keepends=True)]
+            return plain
+        for statement in tree.body:
+            try:
+                compile(ast.Module([statement], []), "<cell>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, True)
+            except SyntaxError:
+                if "--no-run" not in options.split():
+                    return plain
+                # IPython would run the statements above, so that it gets empty lines in their place.
+                dropped = len(body) - len(body.lstrip("\n"))  # IPython's own transformation drops these
+                rest = transformed.splitlines(keepends=True)[statement.lineno - 1 :]
+                return ["\n"] * (dropped + statement.lineno) + rest
         if not tree.body:
             return ["\n"]
         if any(blocks.awaits(statement) for statement in tree.body):
@@ -94,15 +105,15 @@ class Extension:
         return lines
 
 
-def _body_of_magic(source: str) -> str | None:
-    """What stands below the magic in a cell that has become the call `source`; None if the user wrote the call."""
+def _magic(source: str) -> tuple[str, str] | None:
+    """The options and the body of a cell that has become the call `source`; None if the user wrote the call."""
     try:
         call = ast.parse(source, mode="eval").body
     except SyntaxError:
         return None
     match call:
-        case ast.Call(args=[ast.Constant(), ast.Constant(), ast.Constant(value=str() as body)]):
-            return body
+        case ast.Call(args=[ast.Constant(), ast.Constant(value=str() as options), ast.Constant(value=str() as body)]):
+            return options, body
     return None
 
 

@@ -11,6 +11,7 @@ import ast
 import collections
 import contextlib
 import copy
+import enum
 import inspect
 import itertools
 import re
@@ -25,7 +26,7 @@ from xla_notebook.backend import rehearsal
 from xla_notebook.backend.rehearsal import NotReached
 from xla_notebook.notebook import blocks, outside
 from xla_notebook.notebook.blocks import RUNTIME
-from xla_notebook.notebook.effects import Effects, may_copy
+from xla_notebook.notebook.effects import Effects, is_users_module, may_copy
 from xla_notebook.notebook.sandbox import Copier, Unavailable, reached
 
 if TYPE_CHECKING:
@@ -209,7 +210,8 @@ def _copied(namespace: dict[str, Any], names: set[str]) -> Iterator[None]:
     made.update(print=Printer(), get_ipython=Shell())
     try:
         _become(namespace, made)
-        yield
+        with _copied_classes(copier):
+            yield
     finally:
         # What Dynamo has put there belongs to the code that it compiled.
         before.update({name: value for name, value in namespace.items() if _is_dynamos(name)})
@@ -219,6 +221,45 @@ def _copied(namespace: dict[str, Any], names: set[str]) -> Iterator[None]:
             # Interrupted while putting things back: once more, before that is passed on.
             _become(namespace, before)
             raise
+
+
+@contextlib.contextmanager
+def _copied_classes(copier: Copier) -> Iterator[None]:
+    """Within this, what the user's classes hold are copies, too. What is bound to them meanwhile is gone afterwards."""
+    before: dict[type, dict[str, Any]] = {}
+
+    def put_back() -> None:
+        for kind, members in before.items():
+            for name in [name for name in vars(kind) if name not in members]:
+                type.__delattr__(kind, name)
+            for name, value in members.items():
+                if vars(kind).get(name) is not value:
+                    type.__setattr__(kind, name, value)
+
+    try:
+        # Copies may be of further classes.
+        while kinds := [kind for kind in copier.classes if kind not in before and _is_users(kind)]:
+            for kind in kinds:
+                before[kind] = dict(vars(kind))
+                for name, value in before[kind].items():
+                    if not _is_python(name) and not hasattr(type(value), "__get__"):
+                        type.__setattr__(kind, name, copier.copy(value))
+        yield
+    finally:
+        try:
+            put_back()
+        except BaseException:
+            put_back()  # as above
+            raise
+
+
+def _is_users(kind: type) -> bool:
+    # The members of an enumeration are known by what they are.
+    return is_users_module(kind.__module__) and not issubclass(kind, enum.Enum)
+
+
+def _is_python(name: str) -> bool:
+    return name == "_abc_impl" or (name.startswith("__") and name.endswith("__"))
 
 
 def _is_dynamos(name: str) -> bool:

@@ -112,12 +112,16 @@ class Copier:
         self._may_copy = may_copy
         # The originals are kept, too: an id is only theirs while they live.
         self._known: dict[int, tuple[Any, Any]] = {}
+        # The classes that were met, and those of objects, with their bases. They are no copies.
+        self.classes: dict[type, None] = {}
 
     def copy(self, value: Any) -> Any:
         """The copy of `value`, or the value itself if there is nothing in it to change."""
         if isinstance(value, type) and value.__module__.partition(".")[0] == "tqdm":
             return Bar
         if isinstance(value, (*_SHARED, type)):
+            if isinstance(value, type):
+                self.classes.update(dict.fromkeys(value.__mro__))
             return value
         known = self._known.get(id(value))
         if known is not None:
@@ -164,6 +168,7 @@ class Copier:
             return self._keep(value, OptimizedModule(self.copy(value._orig_mod), _context(value.dynamo_ctx)))
         if not issubclass(kind, _COMPILED) and (kind.__module__.startswith(_OURS) or not self._may_copy(kind)):
             raise TypeError(f"it is {kind.__module__}'s")
+        self.copy(kind)
         return self._object(value)
 
     def _tensor(self, value: torch.Tensor) -> torch.Tensor:
