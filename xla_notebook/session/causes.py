@@ -79,7 +79,8 @@ _FORMS: tuple[tuple[str, str, str], ...] = (
         "make it a tensor on the device, as in lr=torch.tensor({value}).to(device), and change it with fill_()",
     ),
     (
-        r"len\((?P<name>.+?)\) == (?P<length>\d+)$",
+        # Of a dict Dynamo tells what is, of a list what should be.
+        r"len\((?P<name>.+?)\) [!=]= (?P<length>\d+)$",
         "`{name}` no longer has {length} items",
         "keep the length of {name} the same between calls",
     ),

@@ -156,6 +156,16 @@ def test_one_of_many_tensors_passed_twice_is_named(session: Session) -> None:
     assert causes_of(session) == ["`tensors['a']` and `tensors['c']` are one and the same tensor now (and 2 more such)"]
 
 
+def test_a_dict_of_another_length(session: Session) -> None:
+    def add_all(tensors: dict[str, torch.Tensor]) -> torch.Tensor:
+        return torch.stack(list(tensors.values())).sum()
+
+    run = compiled_into(session, add_all, add_all.__code__)
+    run({name: torch.ones(3) for name in "ab"})
+    run({name: torch.ones(3) for name in "abc"})
+    assert causes_of(session) == ["`tensors` no longer has 2 items"]
+
+
 def test_each_recompile_is_told_once_and_the_last_version_first(session: Session) -> None:
     run = compiled_into(session, add, add.__code__)
     for size in (3, 5, 7):
