@@ -91,6 +91,10 @@ class _Event:
     cell: CellRef | None
     source: Source | None
 
+    def to_dict(self) -> dict[str, Plain]:
+        """All fields as plain values, ready for JSON or a data frame."""
+        return to_dict(self)
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Traced(_Event):

@@ -306,6 +306,7 @@ def test_snapshot_goes_through_json(session: Session) -> None:
         session.report(traced(1))
         session.report(donated(saved=True))
     plain = json.loads(json.dumps(session.snapshot().to_dict()))
+    assert json.loads(json.dumps([event.to_dict() for event in session.events()])) == plain["events"]
     assert [event["kind"] for event in plain["events"]] == ["traced", "donation", "hazard", "cell"]
     assert plain["graphs"][0]["inputs"][0]["spec"] == {"shape": [16, 8], "dtype": "float32", "nbytes": 512}
     assert plain["settings"]["warm_up"] == "compile"
