@@ -23,7 +23,7 @@ from xla_notebook.backend import barriers, dynamo_settings, substitutes  # noqa:
 from xla_notebook.backend.cache import Origin  # noqa: E402
 from xla_notebook.backend.config import validate  # noqa: E402
 from xla_notebook.backend.decompositions import DECOMPOSITIONS  # noqa: E402
-from xla_notebook.backend.donation import DynamoFrame, dynamo_frame  # noqa: E402
+from xla_notebook.backend.dynamo_frame import DynamoFrame, dynamo_frame  # noqa: E402
 from xla_notebook.backend.function import CompiledFunction  # noqa: E402
 from xla_notebook.backend.observer import GraphKind  # noqa: E402
 from xla_notebook.backend.program import is_on_xla  # noqa: E402
