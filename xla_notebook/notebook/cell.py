@@ -100,9 +100,7 @@ class Cell:
         self._leases: dict[int, Lease] = {}
         self.filename = self.register_source(count)
         transformed = ip.transform_cell(text)
-        # IPython drops empty lines at the top, which count in a traceback.
-        top = len(text) - len(text.lstrip("\n"))
-        tree = ip.compile.ast_parse("\n" * (1 + top) + transformed, filename=self.filename)
+        tree = ip.compile.ast_parse("\n" * (1 + dropped_lines(text)) + transformed, filename=self.filename)
         assert isinstance(tree, ast.Module)  # what "exec" mode gives; the declared type is wider
         self.awaits = any(blocks.awaits(statement) for statement in tree.body)
         self._nodes: list[tuple[ast.Module | ast.Interactive, str]] = self._split(
@@ -237,6 +235,11 @@ class Cell:
         if code is None:
             code = self._codes[index] = self.compile(*self._nodes[index])
         return code
+
+
+def dropped_lines(text: str) -> int:
+    """How many empty lines at the top IPython's transformation drops. They count in a traceback."""
+    return len(text) - len(text.lstrip("\n"))
 
 
 def _with_last_target(body: list[ast.stmt]) -> list[ast.stmt]:

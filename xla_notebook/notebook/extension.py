@@ -12,7 +12,7 @@ from IPython.core.getipython import get_ipython
 import xla_notebook.session as session
 from xla_notebook.backend import device
 from xla_notebook.notebook import blocks, quiet
-from xla_notebook.notebook.cell import Cells
+from xla_notebook.notebook.cell import Cells, dropped_lines
 from xla_notebook.notebook.hooks import Hooks
 from xla_notebook.notebook.inspect_magics import InspectMagics
 from xla_notebook.notebook.live import Live
@@ -95,9 +95,8 @@ class Extension:
                 if "--no-run" not in options.split():
                     return plain
                 # IPython would run the statements above, so that it gets empty lines in their place.
-                dropped = len(body) - len(body.lstrip("\n"))  # IPython's own transformation drops these
                 rest = transformed.splitlines(keepends=True)[statement.lineno - 1 :]
-                return ["\n"] * (dropped + statement.lineno) + rest
+                return ["\n"] * (dropped_lines(body) + statement.lineno) + rest
         if not tree.body:
             return ["\n"]
         if any(blocks.awaits(statement) for statement in tree.body):

@@ -17,7 +17,7 @@ import itertools
 import re
 import sys
 import types
-from collections.abc import AsyncIterator, Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -215,12 +215,7 @@ def _copied(namespace: dict[str, Any], names: set[str]) -> Iterator[None]:
     finally:
         # What Dynamo has put there belongs to the code that it compiled.
         before.update({name: value for name, value in namespace.items() if _is_dynamos(name)})
-        try:
-            _become(namespace, before)
-        except BaseException:
-            # Interrupted while putting things back: once more, before that is passed on.
-            _become(namespace, before)
-            raise
+        _surely(lambda: _become(namespace, before))
 
 
 @contextlib.contextmanager
@@ -246,11 +241,16 @@ def _copied_classes(copier: Copier) -> Iterator[None]:
                         type.__setattr__(kind, name, copier.copy(value))
         yield
     finally:
-        try:
-            put_back()
-        except BaseException:
-            put_back()  # as above
-            raise
+        _surely(put_back)
+
+
+def _surely(put_back: Callable[[], None]) -> None:
+    """Put things back, also if that is interrupted: once more then, before the interrupt is passed on."""
+    try:
+        put_back()
+    except BaseException:
+        put_back()
+        raise
 
 
 def _is_users(kind: type) -> bool:

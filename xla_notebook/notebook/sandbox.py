@@ -121,7 +121,7 @@ class Copier:
             return Bar
         if isinstance(value, (*_SHARED, type)):
             if isinstance(value, type):
-                self.classes.update(dict.fromkeys(value.__mro__))
+                self._note(value)
             return value
         known = self._known.get(id(value))
         if known is not None:
@@ -132,6 +132,9 @@ class Copier:
             return self._keep(value, Unavailable(str(error)))
         except (TypeError, AttributeError, RecursionError, NotImplementedError) as error:
             return self._keep(value, Unavailable(f"a {type(value).__name__} cannot be copied ({error})"))
+
+    def _note(self, kind: type) -> None:
+        self.classes.update(dict.fromkeys(kind.__mro__))
 
     def _keep(self, value: Any, made: Any) -> Any:
         self._known[id(value)] = (value, made)
@@ -168,7 +171,7 @@ class Copier:
             return self._keep(value, OptimizedModule(self.copy(value._orig_mod), _context(value.dynamo_ctx)))
         if not issubclass(kind, _COMPILED) and (kind.__module__.startswith(_OURS) or not self._may_copy(kind)):
             raise TypeError(f"it is {kind.__module__}'s")
-        self.copy(kind)
+        self._note(kind)
         return self._object(value)
 
     def _tensor(self, value: torch.Tensor) -> torch.Tensor:
