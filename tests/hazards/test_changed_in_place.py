@@ -120,14 +120,19 @@ def test_a_hook_that_a_module_gets_and_loses_after_many_calls(kind: str, inner: 
 
 @pytest.mark.parametrize("users", [True, False])
 def test_dynamos_settings_stay_the_users(users: bool) -> None:
-    names = ("skip_tensor_guards_with_matching_dict_tags", "skip_nnmodule_hook_guards", "error_on_nested_fx_trace")
+    names = (
+        "skip_tensor_guards_with_matching_dict_tags",
+        "skip_nnmodule_hook_guards",
+        "skip_no_tensor_aliasing_guards_on_parameters",
+        "error_on_nested_fx_trace",
+    )
 
     def settings() -> list[bool]:
         return [getattr(torch._dynamo.config, name) for name in names]
 
     with torch._dynamo.config.patch(dict.fromkeys(names, users)):
-        compiled(lambda x: x + 1)(values(3, 4, device=XLA))
-        assert settings() == [users] * 3
+        compiled(lambda x: x.add_(1))(values(3, 4, device=XLA))
+        assert settings() == [users] * 4
         with pytest.raises(Exception, match="donate names 'y'"):
             compiled(lambda x: x + 1, options={"donate": ["y"]})(values(3, 4, device=XLA))
-        assert settings() == [users] * 3
+        assert settings() == [users] * 4

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import nbformat
@@ -102,16 +103,17 @@ def test_an_interrupt_ends_the_cell_and_the_next_run_works(kernel: Kernel) -> No
         "%%xla_compile\nimport time\nfor i in range({count}):\n"
         "    y = x * 2 + 1\n    print('step', i)\n    time.sleep({pause})"
     )
-    running = kernel.start(cell.format(count=1000, pause=0.2))
+    running = kernel.start(cell.format(count=1000, pause=30))
     while True:
         message = kernel.next_output(running)
         if message["msg_type"] == "stream" and "step" in message["content"]["text"]:
             break
+    time.sleep(1)  # until it has left the `print`, also on a busy machine
     kernel.interrupt()
     shown = kernel.finish(running)
     assert shown.error is not None
     assert shown.error[0] == "KeyboardInterrupt"
-    assert shown.arrows[0][1] in ("time.sleep(0.2)", "print('step', i)")  # it comes when it comes
+    assert shown.arrows[0][1] == "time.sleep(30)"
     assert "xla_notebook" not in shown.traceback
     again = kernel.check(cell.format(count=2, pause=0))
     assert "step 1" in again.stdout
